@@ -59,6 +59,10 @@ faults: env ## the long searches for faults
 mutants: env ## change the source a little, many times, and see whether the tests notice: make mutants OF="stores" COUNT=60 SEED=7
 	@$(BIN)/python -m scripts.mutants $(OF) --count $(or $(COUNT),40) $(if $(SEED),--seed $(SEED))
 
+.PHONY: house
+house: env ## measure the house beside its goals: sizes, cycles, public names, what a run passes; of another checkout: ROOT=...
+	@$(BIN)/python -m scripts.house $(ROOT)
+
 .PHONY: peers
 peers: env
 	@$(BIN)/python -m bench.peers.environments

@@ -11,6 +11,7 @@ from perdure import Agent, Event, ToolResult, open_store
 from perdure.core.argument_parsing import parse_arguments
 from perdure.core.event import Entry, ToolFinished
 from perdure.core.message import Text
+from perdure.core.schema import check_value
 from perdure.core.store import NonBlockingAppendStore, Store
 from perdure.testing import ScriptedModel
 
@@ -18,6 +19,7 @@ from .measure import Effort, Figure, best_async_us, best_us
 from .turns import ADD, agent, hand_turn
 
 ARGUMENTS = '{"n": 42}'
+OUTPUT_PROPERTIES = 300
 RESULT: Event = ToolFinished("call_1", "add", ToolResult("call_1", "add", (Text("ok"),)), 0.001, run_id="run")
 
 
@@ -86,6 +88,15 @@ def parsed_us(effort: Effort) -> float:
     return best_us(lambda: ADD.parameters.parse(parse_arguments(ARGUMENTS)), effort)
 
 
+def checked_result_us(effort: Effort) -> float:
+    """Microseconds of CPU to check a structured result against the output schema of its tool."""
+    names = [f"field_{number}" for number in range(OUTPUT_PROPERTIES)]
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": names}
+    result = dict.fromkeys(names, "text")
+    few = effort._replace(calls=max(1, effort.calls // 20))
+    return best_us(lambda: check_value(result, dict(schema)), few)
+
+
 def run_sync_us(effort: Effort) -> float:
     """Microseconds of CPU for a whole `run_sync`, which crosses to the background loop and back."""
     answering: Agent[None] = Agent(ScriptedModel("done", repeat_last=True))
@@ -101,6 +112,11 @@ def figures(effort: Effort) -> Iterator[Figure]:
     timings = (
         ("`run_sync`, one answer", run_sync_us(effort), "a new session on the background loop, one reply, no tool"),
         ("arguments of a call", parsed_us(effort), "from the model's JSON to validated values"),
+        (
+            f"check of a result, {OUTPUT_PROPERTIES} properties",
+            checked_result_us(effort),
+            "a structured result, or an answer, against a raw JSON Schema",
+        ),
         ("append, memory", memory, "number and store an event"),
         ("append, SQLite", plain, "encode, insert and commit; survives a crash of the process"),
         (

@@ -51,7 +51,7 @@ async def main(folder: Path) -> None:
     except BadConfig as error:
         show(error)
 
-    # What `perdure config trust` does, once a person has read the file:
+    # What `perdure trust perdure.toml` does, once a person has read the file:
     trusted.trust(str(path), load_config(path, trusted=True).digest)
     config = load_config(path, trusted=trusted)
     model = ScriptedModel(call("post_to_inbox", tag="order", request="40 metres of rope"), "Ordered.")

@@ -4,8 +4,9 @@
     python -m scripts.check --list     only say which tests would run
 
 `make check` calls it. mypy remembers what it has checked in .mypy_cache. For `src/perdure/x/y.py` the tests are
-`tests/x/test_y*.py`, or those of the folder when none has that name; a test that changed runs itself. After 40 s the
-rest of them is left to `make test`, and so are budgets, searches for faults, and whatever else uses what changed.
+`tests/x/test_y*.py`, or those of the folder when none has that name, or of a folder above it; a test that changed runs
+itself. After 40 s the rest of them is left to `make test`, and so are budgets, searches for faults, and whatever else
+uses what changed.
 """
 
 import signal
@@ -49,15 +50,18 @@ def find_tests(path: str, root: Path = ROOT) -> list[str]:
     if file.parts[0] == "tests":
         return [path] if file.name.startswith("test_") else []
     if file.parts[:2] == ("src", "perdure"):
-        folder = Path("tests", *file.parts[2:-1])
+        folder = Path("tests", *[part.lstrip("_") for part in file.parts[2:-1]])
     elif file.parts[0] in {"scripts", "bench"}:
         folder = Path("tests", *file.parts[:-1])
     else:
         return []
-    patterns = [] if file.stem.startswith("__") else [f"{folder}/test_{file.stem}*.py"]
-    if folder != Path("tests"):  # a package may be tested in a folder, or in files that begin with its name
-        patterns += [f"{folder.parent}/test_{folder.name}_{file.stem}*.py", f"{folder.parent}/test_{folder.name}*.py"]
-    patterns += [f"{folder}/test_*.py"]
+    above = [each for each in folder.parents if each.parts[1:]]  # a package may be tested in the folder of another one
+    places = [] if file.stem.startswith("__") else [folder, *above]
+    patterns = [f"{place}/test_{file.stem}*.py" for place in places]
+    if folder != Path("tests"):  # or in files that begin with its name
+        patterns.insert(1, f"{folder.parent}/test_{folder.name}_{file.stem}*.py")
+        patterns.append(f"{folder.parent}/test_{folder.name}*.py")
+    patterns += [f"{place}/test_*.py" for place in (folder, *above)]
     found = (sorted(root.glob(pattern)) for pattern in patterns)
     return [str(test.relative_to(root)) for test in next(filter(None, found), [])]
 

@@ -183,7 +183,10 @@ OUTPUTS: Mapping[str, Output] = {
     "sessions prune": Output("A line for each session that is deleted, or would be with `--dry-run`.", [SESSION]),
     "files changes": Output(
         "A line for each change of a file, and for each command that may have changed files.",
-        [describe_class("perdure.file_history.FileChange"), describe_class("perdure.file_history.UntrackedCommand")],
+        [
+            describe_class("perdure.file_history.FileChange"),
+            describe_class("perdure.file_history.UntrackedCommand"),
+        ],
     ),
     "files undo": Output("A line for each file.", [RESTORED]),
     "files redo": Output("A line for each file.", [RESTORED]),
@@ -291,9 +294,10 @@ OUTPUTS: Mapping[str, Output] = {
             "path": "string. The file with its settings.",
             "reached": "string. Its command or URL.",
             "logged_in": "boolean. True if there is a login.",
+            "problem": "string. Why it cannot be started, if that is known without starting it.",
         }],
     ),
-    "mcp add": Output("One line.", [STORED_SERVER]),
+    "mcp add": Output("One line.", [{**STORED_SERVER, "problem?": "string. Why it cannot be used."}]),
     "mcp remove": Output("One line.", [STORED_SERVER]),
     "mcp tools": Output(
         "A line for each tool, and for each change that waits for approval.",
@@ -351,9 +355,10 @@ OUTPUTS: Mapping[str, Output] = {
          {"mcpServers": "object. The servers by name."}],
         is_open=True,
     ),
-    "config trust": Output(
-        "One line. Needs `--yes` or `--revoke`.",
-        [{
+    "trust": Output(
+        "One line; with `--list` a line for each folder. For a file, `--yes` or `--revoke` is needed.",
+        [{"path": "string. The folder.", "trusted": "boolean. False if it is not trusted, or was replaced."},
+         {
             "path": "string. The file.",
             "trusted": "boolean. False with `--revoke`.",
             "digest": "string. SHA-256 of all files that it covers.",

@@ -369,7 +369,7 @@ def list_tests(path: Path, root: Path = ROOT) -> list[str]:
     """Return the test files that a developer would run after a change of this file, the nearest first."""
     package = path.relative_to(PACKAGE)
     own = _find_test_folder(path, root)
-    places = [own, *[Path("tests", name) for name in NEIGHBOURS.get(package.parts[0], ())]]
+    places = [own, *[Path("tests", name) for name in NEIGHBOURS.get(package.parts[0].lstrip("_"), ())]]
     nearby = [
         str(test.relative_to(root))
         for place in places
@@ -381,7 +381,7 @@ def list_tests(path: Path, root: Path = ROOT) -> list[str]:
 
 def _find_test_folder(path: Path, root: Path) -> Path:
     """Return the folder with the tests of a source file; those of a package may lie in the folder above."""
-    own = Path("tests", *path.relative_to(PACKAGE).parts[:-1])
+    own = Path("tests", *[part.lstrip("_") for part in path.relative_to(PACKAGE).parts[:-1]])
     while not (root / own).is_dir():
         own = own.parent
     return own

@@ -3,10 +3,10 @@
     python -m scripts.reference           write what is not current
     python -m scripts.reference --check   only say which pages are not current
 
-Every name of `perdure.__all__` and `perdure.testing.__all__` is on the page of the module that it lives in, or on the
-page that lists it by its full path; a module that has no page here is an error. Beside them a page documents what
-people meet when they use those names. Pages for authors of extensions are in scripts/reference_for_authors.py. Examples
-are in scripts/reference_examples.md; the tests run them where they stand on the pages.
+Every name of a public module is on the page that lists it, by the module that defines it; one that is on no page is an
+error. Beside them a page documents what people meet when they use those names. Pages for authors of extensions are in
+scripts/reference_for_authors.py. Examples are in scripts/reference_examples.md; the tests run them where they stand on
+the pages.
 """
 
 import argparse
@@ -15,12 +15,11 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-import perdure
-import perdure.testing
 from perdure.core.event import EVENTS
-from scripts import command_page
+from scripts import command_page, exports
 from scripts.docstrings import Field, Symbol, field_line, fields, source_of
 from scripts.reference_for_authors import AUTHOR_PAGES
 from scripts.reference_page import AUDIENCES, OPTION_GROUPS, Audience, Page
@@ -36,8 +35,11 @@ USER_PAGES = (
         "agents.md",
         "Agents and sessions",
         "Create an agent, open a session, run it, stream its events, steer it and cancel it.",
-        ("perdure.runtime.agent", "perdure.runtime.session", "perdure.runtime.stream", "perdure.core.inbox"),
         (
+            "perdure.runtime.agent.Agent",
+            "perdure.runtime.session.Session",
+            "perdure.runtime.stream.RunStream",
+            "perdure.core.inbox.InboxItem",
             "perdure.runtime.stored_session.StoredSession",
             "perdure.runtime.session_report.StampedMessage",
             "perdure.runtime.session_report.SessionUsage",
@@ -45,6 +47,7 @@ USER_PAGES = (
             "perdure.runtime.overrides.Overrides",
             "perdure.runtime.overrides.ChooseOverrides",
             "perdure.shutdown.Shutdown",
+            "perdure.core.inbox.HostEvent",
         ),
     ),
     Page(
@@ -52,82 +55,119 @@ USER_PAGES = (
         "Runs and outcomes",
         "How a run ends, and what decides it.",
         (
-            "perdure.core.outcome",
-            "perdure.core.run_function_types",
-            "perdure.core.loop",
-            "perdure.core.auto_continue",
-            "perdure.runtime.output",
-            "perdure.core.prompt_cache_misses",
-        ),
-        (
+            "perdure.core.outcome.Outcome",
+            "perdure.core.run_function_types.Accepted",
+            "perdure.core.run_function_types.Retry",
+            "perdure.core.auto_continue.auto_continue",
+            "perdure.runtime.output.Output",
+            "perdure.core.prompt_cache_misses.CacheReport",
             "perdure.core.prompt_cache_misses.PrefixChange",
             "perdure.core.finished_run_steps.RunStep",
             "perdure.core.finished_run_steps.ToolCallRecord",
+            "perdure.core.run_function_types.CancelMode",
+            "perdure.core.run_function_types.HistoryProcessor",
+            "perdure.core.run_function_types.OutputValidator",
+            "perdure.core.run_function_types.DecisionSealer",
+            "perdure.core.run_function_types.ToolCaller",
+            "perdure.core.run_function_types.ToolSelector",
+            "perdure.core.run_function_types.TurnWrapper",
         ),
     ),
     Page(
         "tools.md",
         "Tools",
         "Define tools from functions or JSON Schemas, and combine them in a toolbox.",
-        ("perdure.core.tool", "perdure.core.tool_context", "perdure.core.toolbox", "perdure.core.thread_pool"),
-        ("perdure.core.tool.ToolOptions",),
+        (
+            "perdure.core.tool.ToolOutput",
+            "perdure.core.tool.Skip",
+            "perdure.core.tool.Tool",
+            "perdure.core.tool.tool",
+            "perdure.core.tool.tool_from_schema",
+            "perdure.core.tool_context.ToolContext",
+            "perdure.core.toolbox.Toolbox",
+            "perdure.core.thread_pool.set_tool_threads",
+            "perdure.core.tool.ToolOptions",
+            "perdure.core.tool.Effect",
+        ),
     ),
     Page(
         "permissions.md",
         "Permissions",
         "What decides whether a tool call runs. See [concepts/permissions](../concepts/permissions.md).",
         (
-            "perdure.core.permissions",
-            "perdure.core.permission_request",
-            "perdure.core.permission_rule",
-            "perdure.core.permission_target",
-            "perdure.core.path_target",
-            "perdure.core.command_target",
-            "perdure.core.url_target",
-            "perdure.core.permission_grants",
-            "perdure.core.permission_gate",
+            "perdure.core.permissions.Permissions",
+            "perdure.core.permissions.later",
+            "perdure.core.permissions.allow_all",
+            "perdure.core.permissions.deny_all",
+            "perdure.core.permission_request.PermissionRequest",
+            "perdure.core.permission_request.Verdict",
+            "perdure.core.permission_rule.allow",
+            "perdure.core.permission_rule.deny",
+            "perdure.core.permission_rule.ask",
+            "perdure.core.permission_target.path",
+            "perdure.core.permission_target.command",
+            "perdure.core.permission_target.url",
+            "perdure.core.path_target.PathTarget",
+            "perdure.core.command_target.CommandTarget",
+            "perdure.core.url_target.UrlTarget",
+            "perdure.core.permission_grants.Grant",
+            "perdure.core.permission_grants.Offer",
+            "perdure.core.permission_grants.Grants",
+            "perdure.core.permission_gate.Explanation",
+            "perdure.core.event.Scope",
+            "perdure.core.permission_request.Covers",
+            "perdure.core.permission_gate.Handler",
         ),
-        ("perdure.core.event.Scope",),
     ),
     Page(
         "context.md",
         "Context",
         "Project files, roles, prompts, skills, commands, file mentions, compaction and shortened results.",
         (
-            "perdure.context.compaction",
-            "perdure.context.compaction_strategies",
-            "perdure.context.project_instructions",
-            "perdure.context.prompt_version_files",
-            "perdure.context.agent_role",
-            "perdure.context.role_files",
-            "perdure.context.skills.skill",
-            "perdure.context.skills.collection",
-            "perdure.context.skills.discovery",
-            "perdure.context.directives.slash_command",
-            "perdure.context.directives.file_mentions",
+            "perdure.context.compaction.Compaction",
+            "perdure.context.compaction_strategies.keep_recent",
+            "perdure.context.project_instructions.Project",
+            "perdure.context.prompt_version_files.Prompts",
+            "perdure.context.agent_role.Role",
+            "perdure.context.role_files.load_roles",
+            "perdure.context.skills.skill.Skill",
+            "perdure.context.skills.collection.Skills",
+            "perdure.context.skills.discovery.load_skills",
+            "perdure.context.directives.slash_command.CommandFailed",
+            "perdure.context.directives.slash_command.CommandContext",
+            "perdure.context.directives.slash_command.Rewrite",
+            "perdure.context.directives.slash_command.ShortCircuit",
+            "perdure.context.directives.slash_command.Command",
+            "perdure.context.directives.file_mentions.MentionSettings",
+            "perdure.context.skills.skill.SkillSource",
+            "perdure.context.skills.skill.SkillHandler",
+            "perdure.context.directives.slash_command.CommandHandler",
         ),
-        (),
     ),
     Page(
         "memory.md",
         "Memory",
         "Shapes of a conversation, and memory across sessions. See [how-to/memory](../how-to/memory.md).",
         (
-            "perdure.memory.history_processors",
-            "perdure.memory.vector_memory",
-            "perdure.memory.embedder",
-            "perdure.memory.long_term_memory",
-            "perdure.memory.memory_record",
-            "perdure.memory.memory_json_lines",
+            "perdure.memory.history_processors.BufferMemory",
+            "perdure.memory.history_processors.WindowMemory",
+            "perdure.memory.history_processors.CompositeMemory",
+            "perdure.memory.vector_memory.VectorMemory",
+            "perdure.memory.embedder.Embedder",
+            "perdure.memory.long_term_memory.LongTermMemory",
+            "perdure.memory.memory_record.MemoryScope",
+            "perdure.memory.memory_record.MemoryRecord",
+            "perdure.memory.memory_record.MemoryHit",
+            "perdure.memory.memory_json_lines.MemoryImportReport",
         ),
-        (),
     ),
     Page(
         "interaction.md",
         "Questions and displays",
         "What a tool can show to people and ask them. See [how-to/ask-people](../how-to/ask-people.md).",
-        ("perdure.core.display_slot",),
         (
+            "perdure.core.display_slot.Showable",
+            "perdure.core.display_slot.Askable",
             "perdure.core.display_slot.ToolDisplaySlots",
             "perdure.core.display_slot.TextQuestion",
             "perdure.interaction.question_types.Confirm",
@@ -145,14 +185,15 @@ USER_PAGES = (
             "perdure.interaction.grant_file.GrantFile",
             "perdure.runtime.session_display_slots.SessionDisplay",
             "perdure.runtime.display_slot_adapter.DisplayAdapter",
+            "perdure.core.display_slot.SlotLifetime",
         ),
     ),
     Page(
         "credentials.md",
         "Credentials",
         "Vaults, secrets and redaction. See [how-to/credentials](../how-to/credentials.md).",
-        ("perdure.credentials.credentialed_tool",),
         (
+            "perdure.credentials.credentialed_tool.credentialed",
             "perdure.credentials.vault.Vault",
             "perdure.credentials.vault.MemoryVault",
             "perdure.credentials.vault.EnvironmentVault",
@@ -168,7 +209,6 @@ USER_PAGES = (
         "extensions.md",
         "Built-in extensions and tools",
         "Extensions and tools to add to an agent. See [how-to/extensions](../how-to/extensions.md).",
-        (),
         (
             "perdure.extensions.large_results",
             "perdure.extensions.short_results",
@@ -208,7 +248,6 @@ USER_PAGES = (
         "Files",
         "Tools that read, search and change files, and the places where they do it. "
         "See [how-to/files](../how-to/files.md).",
-        (),
         (
             "perdure.extensions.coding",
             "perdure.file_history.FileHistory",
@@ -216,6 +255,7 @@ USER_PAGES = (
             "perdure.file_history.UntrackedCommand",
             "perdure.file_history.RestoredFile",
             "perdure.file_history.RestoreStatus",
+            "perdure.file_history.InterruptedRestore",
             "perdure.toolkits.file_tools.read_tool",
             "perdure.toolkits.file_tools.list_tool",
             "perdure.toolkits.file_tools.write_tool",
@@ -257,7 +297,6 @@ USER_PAGES = (
         "Commands",
         "Tools that run commands, the machine that runs them, and their sandbox. "
         "See [how-to/shell](../how-to/shell.md).",
-        (),
         (
             "perdure.toolkits.shell.shell_tools",
             "perdure.toolkits.shell.exec_tool",
@@ -281,7 +320,6 @@ USER_PAGES = (
         "Web",
         "Tools that read, search and use the web, and where their requests may go. See [how-to/web](../how-to/web.md) "
         "and [how-to/browser](../how-to/browser.md).",
-        (),
         (
             "perdure.toolkits.web_tools.web_fetch_tool",
             "perdure.toolkits.web_tools.web_search_tool",
@@ -298,8 +336,8 @@ USER_PAGES = (
             "perdure.toolkits.web_backend.WebSearchQuery",
             "perdure.toolkits.web_backend.WebSearchResult",
             "perdure.toolkits.browser_tools.browser_tools",
-            "perdure.toolkits.browser_tools.format_browser_snapshot",
-            "perdure.toolkits.browser_tools.format_browser_element",
+            "perdure.toolkits.browser_page_text.format_browser_snapshot",
+            "perdure.toolkits.browser_page_text.format_browser_element",
             "perdure.hosts.local_browser.LocalBrowser",
             "perdure.toolkits.browser_backend.BrowserBackend",
             "perdure.toolkits.browser_backend.BrowserSnapshot",
@@ -320,7 +358,6 @@ USER_PAGES = (
         "reviewing.md",
         "Reviews of branches",
         "Let models review the changes of a git branch. See [how-to/review](../how-to/review.md).",
-        (),
         (
             "perdure.reviewing.branch_reviewer.BranchReviewer",
             "perdure.reviewing.review_markdown.render_review",
@@ -337,20 +374,21 @@ USER_PAGES = (
         "Engines",
         "Choose how the turns and tool calls of a run follow each other. See [how-to/engines](../how-to/engines.md).",
         (
-            "perdure.engines",
-            "perdure.engines.chain_of_thought_engine",
-            "perdure.engines.planner_engine",
-            "perdure.engines.reflect_engine",
-            "perdure.engines.autonomous_engine",
-            "perdure.engines.passthrough_engine",
+            "perdure.engines.register_engine",
+            "perdure.engines.chain_of_thought_engine.chain_of_thought",
+            "perdure.engines.planner_engine.planner",
+            "perdure.engines.reflect_engine.reflect",
+            "perdure.engines.autonomous_engine.autonomous",
+            "perdure.engines.passthrough_engine.passthrough",
+            "perdure.engines.open_engine",
+            "perdure.engines.list_engine_names",
+            "perdure.engines.EngineFactory",
         ),
-        ("perdure.engines.open_engine", "perdure.engines.list_engine_names", "perdure.engines.EngineFactory"),
     ),
     Page(
         "scheduling.md",
         "Background agents",
         "Run an agent by schedules and triggers. See [how-to/background-agents](../how-to/background-agents.md).",
-        (),
         (
             "perdure.scheduling.scheduler.Scheduler",
             "perdure.scheduling.stored_schedules.StoredSchedules",
@@ -372,13 +410,12 @@ USER_PAGES = (
         "Repeat work until it is done, and judge it. See [how-to/goals](../how-to/goals.md) and "
         "[how-to/graders](../how-to/graders.md).",
         (
-            "perdure.goals.goal",
-            "perdure.goals.goal_pursuit",
-            "perdure.goals.until_engine",
-            "perdure.grading.evidence",
-            "perdure.grading.grade",
-        ),
-        (
+            "perdure.goals.goal.Goal",
+            "perdure.goals.goal_pursuit.pursue_goal",
+            "perdure.goals.goal_pursuit.resume_goal",
+            "perdure.goals.until_engine.until",
+            "perdure.grading.evidence.Evidence",
+            "perdure.grading.grade.Grade",
             "perdure.goals.goal_pursuit.stop_goal",
             "perdure.goals.goal_pursuit.new_goal_id",
             "perdure.goals.goal.ChecklistItem",
@@ -411,13 +448,13 @@ USER_PAGES = (
             "perdure.grading.model_grader.model_grader",
             "perdure.grading.combined_graders.all_of",
             "perdure.grading.combined_graders.any_of",
+            "perdure.grading.grade.GraderFailureKind",
         ),
     ),
     Page(
         "evaluating.md",
         "Evaluations",
         "Run the cases of a dataset with agents, and grade the answers. See [how-to/evals](../how-to/evals.md).",
-        (),
         (
             "perdure.evaluating.evaluation.Evaluation",
             "perdure.evaluating.evaluation.EvaluationProgress",
@@ -439,15 +476,24 @@ USER_PAGES = (
         "subagents.md",
         "Subagents",
         "Use an agent as a tool, in the background, or by handoff. See [how-to/subagents](../how-to/subagents.md).",
-        ("perdure.runtime.subagents.subagent_tool", "perdure.runtime.subagents.delegation_tools"),
-        ("perdure.runtime.subagents.subagent_tool.SubagentContext",),
+        (
+            "perdure.runtime.subagents.subagent_tool.SubagentContext",
+            "perdure.runtime.subagents.subagent_tool.subagent",
+            "perdure.runtime.subagents.delegation_tools.delegation",
+            "perdure.runtime.subagents.delegation_tools.orchestrator",
+            "perdure.runtime.subagents.subagent_tool.AgentFactory",
+        ),
     ),
     Page(
         "configuration.md",
         "Configuration and class agents",
         "Build agents from `perdure.toml` or from a class. See [how-to/configuration](../how-to/configuration.md).",
-        ("perdure.config", "perdure.configuring.config_error", "perdure.runtime.class_agent"),
         (
+            "perdure.config.Config",
+            "perdure.config.load_config",
+            "perdure.configuring.config_error.BadConfig",
+            "perdure.runtime.class_agent.tools_of",
+            "perdure.runtime.class_agent.agent_of",
             "perdure.config.Trusted",
             "perdure.configuring.trusted_files.TrustedFiles",
             "perdure.configuring.mcp_servers.load_mcp_servers",
@@ -457,8 +503,11 @@ USER_PAGES = (
         "mcp.md",
         "MCP servers",
         "Add the tools of MCP servers to an agent. See [how-to/mcp](../how-to/mcp.md).",
-        ("perdure.mcp_extension", "perdure.mcp_catalogue", "perdure.mcp.server_settings"),
         (
+            "perdure.mcp_extension.McpServers",
+            "perdure.mcp_catalogue.CatalogueEntry",
+            "perdure.mcp_catalogue.McpCatalogue",
+            "perdure.mcp.server_settings.McpServer",
             "perdure.mcp.client.McpClient",
             "perdure.mcp.client_pool.McpClientPool",
             "perdure.mcp.pin_file.PinFile",
@@ -469,13 +518,16 @@ USER_PAGES = (
             "perdure.mcp.login.login_file.LoginFile",
             "perdure.mcp.login.login_file.StoredLogin",
             "perdure.mcp.login.stored_login_auth.build_login_resolver",
+            "perdure.mcp_extension.HeaderResolver",
+            "perdure.mcp_catalogue.DiscoveryPolicy",
+            "perdure.mcp_catalogue.ChooseServer",
+            "perdure.mcp.server_settings.McpTransport",
         ),
     ),
     Page(
         "mcp-server.md",
         "Serve over MCP",
         "Serve agents and tools to MCP clients. See [how-to/mcp-server](../how-to/mcp-server.md).",
-        (),
         (
             "perdure.mcp_server.serving.serve_stdio",
             "perdure.mcp_server.serving.serve_http",
@@ -490,34 +542,85 @@ USER_PAGES = (
         "limits.md",
         "Limits, stop conditions and guardrails",
         "Limits of a run, conditions that end it, and checks against repetition.",
-        ("perdure.core.stop_conditions",),
+        (
+            "perdure.core.stop_conditions.Limits",
+            "perdure.core.stop_conditions.Step",
+            "perdure.core.stop_conditions.max_turns",
+            "perdure.core.stop_conditions.when_tool_called",
+            "perdure.core.stop_conditions.any_of",
+            "perdure.core.stop_conditions.all_of",
+            "perdure.core.stop_conditions.none_of",
+            "perdure.core.stop_conditions.Nudge",
+            "perdure.core.stop_conditions.Halt",
+            "perdure.core.stop_conditions.repeated_calls",
+            "perdure.core.stop_conditions.mistakes",
+            "perdure.core.stop_conditions.StopCondition",
+            "perdure.core.stop_conditions.Guardrail",
+        ),
     ),
     Page(
         "budgets.md",
         "Budgets",
         "A limit in tokens or money that several runs share. See [how-to/budgets](../how-to/budgets.md).",
-        ("perdure.core.shared_budget",),
-        ("perdure.core.shared_budget.Reservation", "perdure.core.shared_budget.budgeted"),
+        (
+            "perdure.core.shared_budget.Budget",
+            "perdure.core.shared_budget.Reservation",
+            "perdure.core.shared_budget.budgeted",
+        ),
     ),
     Page(
         "wrappers.md",
         "Wrappers",
         "Functions that wrap a model or a tool and return a new one.",
-        ("perdure.core.model_and_tool_wrappers",),
+        (
+            "perdure.core.model_and_tool_wrappers.observed",
+            "perdure.core.model_and_tool_wrappers.gated",
+            "perdure.core.model_and_tool_wrappers.retried",
+            "perdure.core.model_and_tool_wrappers.compacted",
+            "perdure.core.model_and_tool_wrappers.before",
+            "perdure.core.model_and_tool_wrappers.after",
+            "perdure.core.model_and_tool_wrappers.around",
+            "perdure.core.model_and_tool_wrappers.timed",
+            "perdure.core.model_and_tool_wrappers.truncated",
+            "perdure.core.failover.failover",
+            "perdure.core.model_and_tool_wrappers.ToolWrapper",
+        ),
     ),
     Page(
         "messages.md",
         "Messages",
         "Messages and their parts, tool calls, tool results and usage.",
-        ("perdure.core.message",),
-        ("perdure.core.message.UNCERTAIN_STATUSES",),
+        (
+            "perdure.core.message.Text",
+            "perdure.core.message.Thinking",
+            "perdure.core.message.Image",
+            "perdure.core.message.Audio",
+            "perdure.core.message.Video",
+            "perdure.core.message.Document",
+            "perdure.core.message.Citation",
+            "perdure.core.message.ToolCall",
+            "perdure.core.message.Status",
+            "perdure.core.message.ToolResult",
+            "perdure.core.message.StopReason",
+            "perdure.core.message.Usage",
+            "perdure.core.message.Message",
+            "perdure.core.message.user",
+            "perdure.core.message.assistant",
+            "perdure.core.message.tool_message",
+            "perdure.core.message.UNCERTAIN_STATUSES",
+            "perdure.core.message.Content",
+        ),
     ),
     Page(
         "models.md",
         "Models",
         "Open a model by name; settings, providers, prices and rate limits.",
-        ("perdure.core.model", "perdure.models"),
         (
+            "perdure.core.model.Settings",
+            "perdure.core.model.OutputSpec",
+            "perdure.core.model.Price",
+            "perdure.core.model.ModelInfo",
+            "perdure.models.open_model",
             "perdure.models.openai_compatible",
             "perdure.models.providers",
             "perdure.models.list_provider_statuses",
@@ -531,14 +634,21 @@ USER_PAGES = (
             "perdure.models.throttle.set_api_key_limits",
             "perdure.models.probe.probe",
             "perdure.models.probe.ProbeResult",
+            "perdure.core.model.Effort",
+            "perdure.core.model.ThinkingMode",
+            "perdure.core.model.CacheLife",
+            "perdure.core.model.OutputMode",
         ),
     ),
     Page(
         "stores.md",
         "Stores",
         "The built-in stores, wrappers of stores, and maintenance.",
-        ("perdure.stores", "perdure.core.store"),
         (
+            "perdure.stores.open_store",
+            "perdure.core.store.SessionInfo",
+            "perdure.core.store.InterruptedSession",
+            "perdure.core.store.Hit",
             "perdure.core.store.StoreSize",
             "perdure.stores.memory.MemoryStore",
             "perdure.stores.file.store.FileStore",
@@ -556,6 +666,8 @@ USER_PAGES = (
             "perdure.files.file_snapshot_folder.RemovedSnapshots",
             "perdure.store_maintenance.restore",
             "perdure.store_maintenance.require_maintainable_store",
+            "perdure.core.store.SearchSyntax",
+            "perdure.core.store.SessionPlace",
         ),
     ),
     Page(
@@ -563,42 +675,54 @@ USER_PAGES = (
         "Replay, export and import",
         "Replay a stored session offline, export it and import it. See [how-to/replay](../how-to/replay.md).",
         (
-            "perdure.replaying.replay",
-            "perdure.replaying.difference_text",
-            "perdure.session_transfer",
-            "perdure.imported_session_filter",
-        ),
-        (
+            "perdure.replaying.replay.ReplayReport",
+            "perdure.replaying.replay.replay",
+            "perdure.replaying.difference_text.Divergence",
+            "perdure.session_transfer.export_session",
+            "perdure.session_transfer.import_session",
+            "perdure.imported_session_filter.ImportReport",
             "perdure.session_transfer.PromptPrefix",
             "perdure.session_transfer.Recording",
             "perdure.session_transfer.read_document",
+            "perdure.replaying.replay.Source",
+            "perdure.replaying.difference_text.DifferenceKind",
         ),
     ),
     Page(
         "events.md",
         "Events",
         "Every event with its fields. The order of events is in [concepts/events](../concepts/events.md).",
-        ("perdure.core.event", "perdure.core.event_base_class", "perdure.core.question_and_display_events"),
-        ("perdure.core.event.EVENTS", *[f"{event.__module__}.{event.__name__}" for event in EVENTS.values()]),
+        (
+            "perdure.core.event.Entry",
+            "perdure.core.event_base_class.Event",
+            "perdure.core.event.EVENTS",
+            *[f"{event.__module__}.{event.__name__}" for event in EVENTS.values()],
+            "perdure.core.event.ModelEvent",
+            "perdure.core.event_base_class.ReplayRule",
+        ),
     ),
     Page(
         "watchers.md",
         "Watchers",
         "Built-in watchers for `Agent(watchers=[…])`.",
-        ("perdure.tracing.printing_watchers",),
-        ("perdure.core.watcher_feed.Watcher",),
+        (
+            "perdure.tracing.printing_watchers.mirror_text",
+            "perdure.tracing.printing_watchers.mirror_tool_calls",
+            "perdure.tracing.printing_watchers.log_tool_calls",
+            "perdure.core.watcher_feed.Watcher",
+        ),
     ),
     Page(
         "tracing.md",
         "Tracing",
         "Traces of runs and stored sessions, and OpenTelemetry. See [how-to/tracing](../how-to/tracing.md).",
         (
-            "perdure.tracing.tracer",
-            "perdure.tracing.trace",
-            "perdure.tracing.curl_command",
-            "perdure.tracing.otel_watcher",
-        ),
-        (
+            "perdure.tracing.tracer.Tracer",
+            "perdure.tracing.trace.Trace",
+            "perdure.tracing.trace.trace_session",
+            "perdure.tracing.trace.read_trace",
+            "perdure.tracing.curl_command.to_curl",
+            "perdure.tracing.otel_watcher.OtelWatcher",
             "perdure.tracing.trace_entry.TraceEntry",
             "perdure.tracing.trace_entry.TraceMeta",
             "perdure.tracing.trace_entry.TraceSource",
@@ -625,29 +749,69 @@ USER_PAGES = (
         "errors.md",
         "Errors",
         "Every exception that Perdure raises. An error during a run is part of its outcome, and is not raised.",
-        ("perdure.core.error",),
+        (
+            "perdure.core.error.PerdureError",
+            "perdure.core.error.ConfigError",
+            "perdure.core.error.UsageError",
+            "perdure.core.error.LimitExceeded",
+            "perdure.core.error.SessionBusy",
+            "perdure.core.error.ShuttingDown",
+            "perdure.core.error.ModelError",
+            "perdure.core.error.RateLimited",
+            "perdure.core.error.QuotaSpent",
+            "perdure.core.error.ProviderDown",
+            "perdure.core.error.ReplyCutOff",
+            "perdure.core.error.EmptyReply",
+            "perdure.core.error.ContextOverflow",
+            "perdure.core.error.AuthFailed",
+            "perdure.core.error.BadRequest",
+            "perdure.core.error.ContentRefused",
+            "perdure.core.error.InvalidOutput",
+            "perdure.core.error.OutOfBudget",
+            "perdure.core.error.AllModelsFailed",
+            "perdure.core.error.MiddlewareFailed",
+            "perdure.core.error.ToolError",
+            "perdure.core.error.EffectNotStarted",
+            "perdure.core.error.EffectUnknown",
+            "perdure.core.error.NotAnswered",
+            "perdure.core.error.StoreError",
+            "perdure.core.error.Conflict",
+            "perdure.core.error.Fenced",
+            "perdure.core.error.SessionNotFound",
+            "perdure.core.error.SessionExists",
+            "perdure.core.error.UnsupportedByStore",
+            "perdure.core.error.EntryTooNew",
+        ),
     ),
     Page(
         "testing.md",
         "Testing",
         "A scripted model, a fake clock, a recorder, and contract tests for models and stores.",
         (
-            "perdure.testing.cache_stability",
-            "perdure.testing.fake_clock",
-            "perdure.testing.memory_files",
-            "perdure.testing.store_contract",
-            "perdure.testing.model_contract",
-            "perdure.testing.event_recorder",
-            "perdure.testing.scripted_reply",
-            "perdure.testing.scripted_model",
-            "perdure.testing.scripted_shell",
-            "perdure.testing.scripted_web",
-            "perdure.testing.scripted_browser",
-        ),
-        (
+            "perdure.testing.cache_stability.assert_cache_stable",
+            "perdure.testing.fake_clock.FakeClock",
+            "perdure.testing.memory_files.MemoryFiles",
+            "perdure.testing.store_contract.check_store",
+            "perdure.testing.model_contract.check_model",
+            "perdure.testing.event_recorder.Recorder",
+            "perdure.testing.scripted_reply.Reply",
+            "perdure.testing.scripted_reply.call",
+            "perdure.testing.scripted_reply.calls",
+            "perdure.testing.scripted_reply.thinking",
+            "perdure.testing.scripted_reply.Pause",
+            "perdure.testing.scripted_reply.pause",
+            "perdure.testing.scripted_model.ScriptEnded",
+            "perdure.testing.scripted_model.ScriptedModel",
+            "perdure.testing.scripted_shell.ScriptedShell",
+            "perdure.testing.scripted_web.ScriptedWeb",
+            "perdure.testing.scripted_browser.ScriptedPage",
+            "perdure.testing.scripted_browser.ScriptedBrowser",
             "perdure.testing.replay.check_replay",
             "perdure.testing.replay.record",
+            "perdure.testing.replay.replayed",
             "perdure.testing.replay.Diverged",
+            "perdure.testing.scripted_reply.ScriptStep",
+            "perdure.testing.scripted_model.Scripted",
         ),
     ),
 )
@@ -657,63 +821,52 @@ EXPORTING = ("perdure.events", "perdure.config")
 ACCEPTED = {"ModelOption": "Model | str", "StoreOption": "Store | str"}
 """Options that are declared as descriptors, by the types that they accept."""
 PAGES = (*USER_PAGES, *AUTHOR_PAGES)
-LISTED = frozenset(path for page in PAGES for path in page.also)
-"""The names that a page lists by their full path: no other page has them."""
+PUBLIC = tuple(dict.fromkeys((*exports.list_public_modules(), "perdure.testing")))
+"""The modules whose names have to be documented."""
+LISTED = frozenset(path for page in PAGES for path in page.names)
+Homes = Mapping[tuple[str, str], str]
+"""The public module of each public name, by the module that defines it and the name."""
 
 
 class Unplaced(Exception):
     """Something that has to be documented has no place."""
 
 
-def homes() -> dict[str, list[str]]:
-    """The public names by the module that they live in."""
-    found: dict[str, list[str]] = {}
-    for package in (perdure, perdure.testing):
-        for name in package.__all__:
-            home = getattr(getattr(package, name), "__module__", "")
-            if home.startswith("perdure"):  # an alias of types, such as `Scripted`, is on the page of its module anyway
-                found.setdefault(home, []).append(name)
+@functools.cache
+def homes() -> Homes:
+    """The public names."""
+    found: dict[tuple[str, str], str] = {}
+    for package in PUBLIC:
+        values = vars(importlib.import_module(package))
+        table = {name: f"perdure{home}" for home, names in values.get("NAMES_BY_MODULE", {}).items() for name in names}
+        for name in {*values["__all__"]} - {"__version__"}:
+            defined = getattr(getattr(importlib.import_module(package), name), "__module__", "")
+            places = [table.get(name, ""), defined if defined.startswith("perdure.") else ""]
+            if any(places):  # neither has an alias of types, such as `Scripted`
+                found[next((each for each in places if f"{each}.{name}" in LISTED), max(places)), name] = package
     return found
 
 
 def pages() -> dict[str, str]:
     """Every file of the reference with its text."""
-    public = homes()
-    placed = {module for page in PAGES for module in page.modules}
-    unlisted = {module for module, names in public.items() if any(f"{module}.{name}" not in LISTED for name in names)}
-    if unplaced := sorted(unlisted - placed):
-        raise Unplaced(f"no page of scripts/reference.py documents the public names of {', '.join(unplaced)}")
-    symbols = {page.file: symbols_of(page, public) for page in PAGES}
-    written = {page.file: render(page, symbols[page.file], public) for page in PAGES}
+    listed = {path for page in PAGES for path in page.names}
+    if unplaced := sorted({f"{module}.{name}" for module, name in homes()} - listed):
+        raise Unplaced(f"no page of scripts/reference.py documents {', '.join(unplaced)}")
+    symbols = {page.file: symbols_of(page) for page in PAGES}
+    written = {page.file: render(page, symbols[page.file]) for page in PAGES}
     if unused := sorted(set(examples()) - {symbol.name for several in symbols.values() for symbol in several}):
         raise Unplaced(f"{EXAMPLES.name} has an example of {', '.join(unused)}, which no page documents")
     return {
         **written,
         command_page.FILE: command_page.build_command_page(NOTE),
-        "index.md": index(symbols, public),
+        "index.md": index(symbols),
         "extending/index.md": authors_index(),
     }
 
 
-def symbols_of(page: Page, public: dict[str, list[str]]) -> list[Symbol]:
-    """What a page documents: public names as they stand in their modules, then the types in their signatures."""
-    found: list[Symbol] = []
-    for module in page.modules:
-        source = source_of(module)
-        names = [name for name in public.get(module, ()) if is_on(page, module, name)]
-        found += [source.symbol(name) for name in sorted(names, key=source.place)]
-    also = [named(path) for path in page.also]
-    aliases = [alias for module in page.modules for alias in source_of(module).aliases()]
-    for symbol in [*also, *[each for each in aliases if is_on(page, each.module, each.name)]]:
-        if symbol.name not in {each.name for each in found}:
-            found.append(symbol)
-    return found
-
-
-def is_on(page: Page, module: str, name: str) -> bool:
-    """Whether a name of one of the page's modules is documented here, and on no page that lists it by its path."""
-    path = f"{module}.{name}"
-    return path not in LISTED or path in page.also
+def symbols_of(page: Page) -> list[Symbol]:
+    """What a page documents."""
+    return [named(path) for path in page.names]
 
 
 def named(path: str) -> Symbol:
@@ -722,11 +875,11 @@ def named(path: str) -> Symbol:
     return source_of(module).symbol(name)
 
 
-def render(page: Page, symbols: list[Symbol], public: dict[str, list[str]]) -> str:
+def render(page: Page, symbols: list[Symbol]) -> str:
     """A page."""
     parts = [f"# {page.title}", NOTE, page.about]
     for symbol in symbols:
-        parts += [f"## {symbol.sort} {symbol.name}", f"`{import_of(symbol, public)}`"]
+        parts += [f"## {symbol.sort} {symbol.name}", f"`{import_of(symbol)}`"]
         parts += insert_example(text_of(symbol), find_example(symbol))
     return "\n\n".join(parts) + "\n"
 
@@ -744,7 +897,8 @@ def text_of(symbol: Symbol) -> list[str]:
 
 def find_example(symbol: Symbol) -> str:
     """The example of a symbol. A function that only shares the name of a public one has none."""
-    public = getattr(perdure, symbol.name) if symbol.name in dir(perdure) else None
+    packages = [importlib.import_module(package) for package in PUBLIC]
+    public = next((getattr(each, symbol.name) for each in packages if symbol.name in each.__all__), None)
     is_namesake = inspect.isfunction(public) and public.__module__ != symbol.module
     return "" if is_namesake else examples().get(symbol.name, "")
 
@@ -786,12 +940,11 @@ def option_texts() -> list[str]:
     return parts
 
 
-def import_of(symbol: Symbol, public: dict[str, list[str]]) -> str:
+def import_of(symbol: Symbol) -> str:
     """How to get at a name: from the package that exports it, the shortest first."""
     module, name = symbol.module, symbol.name
-    if name in public.get(module, ()):
-        module = "perdure.testing" if module.startswith("perdure.testing") else "perdure"
-        return f"from {module} import {name}"
+    if (module, name) in homes():
+        return f"from {homes()[module, name]} import {name}"
     value = getattr(importlib.import_module(module), name)
     words = module.split(".")
     parents = [".".join(words[:size]) for size in range(2, len(words))]
@@ -802,7 +955,7 @@ def import_of(symbol: Symbol, public: dict[str, list[str]]) -> str:
     return f"from {module} import {name}"
 
 
-def index(symbols: dict[str, list[Symbol]], public: dict[str, list[str]]) -> str:
+def index(symbols: dict[str, list[Symbol]]) -> str:
     """Every public name, and where it is documented."""
     parts = ["# Reference", NOTE]
     for audience, (title, about) in AUDIENCES.items():
@@ -810,16 +963,15 @@ def index(symbols: dict[str, list[Symbol]], public: dict[str, list[str]]) -> str
         if audience == "users":
             listed += f"\n- [{command_page.TITLE}]({command_page.FILE}): {command_page.ABOUT}"
         parts += [f"## {title}", about, listed]
-    for title, package in (("perdure", perdure), ("perdure.testing", perdure.testing)):
+    for package in PUBLIC:
         places = [
             (symbol.name, f"[{symbol.name}]({file}#{symbol.sort}-{symbol.name.lower()})")
             for file, several in symbols.items()
             for symbol in several
-            if symbol.name in package.__all__ and symbol.name in public.get(symbol.module, ())
-            if symbol.module.startswith("perdure.testing") == (package is perdure.testing)
+            if homes().get((symbol.module, symbol.name)) == package
         ]
         links = [link for _, link in sorted(places, key=lambda place: place[0].lower())]
-        parts += [f"## Names of {title}", " ·\n".join(links)]
+        parts += [f"## Names of {package}", " ·\n".join(links)]
     parts.append("`perdure.__version__` is the version as a string.")
     return "\n\n".join(parts) + "\n"
 

@@ -7,11 +7,15 @@ AUTHOR_PAGES = (
         "extending/extensions.md",
         "Extensions",
         "Bundle tools, instructions, rules and resources. See [how-to/extensions](../../how-to/extensions.md).",
-        ("perdure.runtime.extension", "perdure.runtime.middleware"),
         (
+            "perdure.runtime.extension.Extension",
+            "perdure.runtime.middleware.Middleware",
             "perdure.runtime.agent_spec.AgentSpec",
             "perdure.core.run_spec.RunOptions",
             "perdure.context.directives.slash_command.SessionControls",
+            "perdure.runtime.extension.Lifespan",
+            "perdure.runtime.middleware.RunMiddleware",
+            "perdure.runtime.middleware.TurnMiddleware",
         ),
     ),
     Page(
@@ -19,13 +23,16 @@ AUTHOR_PAGES = (
         "Engines",
         "Write the loop of an agent, or a part of it. An engine gets a `Run` and returns an `Outcome`; "
         "`find_reached_limit`, `run_turn`, `handle_tool_calls` and `handle_answer` are the parts of `react`.",
-        ("perdure.core.run",),
         (
+            "perdure.core.run.Run",
             "perdure.core.run_function_types.Engine",
             "perdure.engines.private_run.deliver_and_compact",
             "perdure.engines.private_run.run_privately",
             "perdure.core.run_function_types.PrivateRunTask",
             "perdure.engines.private_run.PrivateRunResult",
+            "perdure.core.fallback_answer.add_fallback_answer",
+            "perdure.core.fallback_answer.FallbackAnswer",
+            "perdure.core.fallback_answer.FallbackFinder",
             "perdure.engines.private_run.EngineRunStopped",
             "perdure.core.run_function_types.PrivateRunBuilder",
             "perdure.core.loop.react",
@@ -47,7 +54,6 @@ AUTHOR_PAGES = (
         "extending/tools.md",
         "Schemas of tools",
         "Make JSON Schemas from type hints, and validate the arguments of a call.",
-        (),
         (
             "perdure.core.schema.Parameters",
             "perdure.core.schema.parameters_from_function",
@@ -65,7 +71,6 @@ AUTHOR_PAGES = (
         "extending/permissions.md",
         "Gates and targets",
         "Write a gate, or say what a call touches. See [concepts/permissions](../../concepts/permissions.md).",
-        (),
         (
             "perdure.core.permission_gate.Gate",
             "perdure.core.permission_gate.SupportsGrants",
@@ -86,7 +91,6 @@ AUTHOR_PAGES = (
         "extending/context.md",
         "Parts of the context",
         "What skills, compaction and long results are made of.",
-        (),
         (
             "perdure.context.compaction_strategies.Strategy",
             "perdure.context.compaction.FRACTION_BEFORE_TOOLS",
@@ -110,9 +114,8 @@ AUTHOR_PAGES = (
         "extending/models.md",
         "Models and wires",
         "Write a model or a provider. See [how-to/write-a-provider](../../how-to/write-a-provider.md). The wires are "
-        "`perdure.models.openai_chat`, `perdure.models.openai_responses`, `perdure.models.anthropic`, "
-        "`perdure.models.gemini` and `perdure.models.bedrock`; each has a `WIRE`.",
-        (),
+        "`perdure.models.openai_chat`, `perdure.models.openai_responses`, "
+        "`perdure.models.anthropic`, `perdure.models.gemini` and `perdure.models.bedrock`; each has a `WIRE`.",
         (
             "perdure.core.model.Model",
             "perdure.core.model.Request",
@@ -140,7 +143,6 @@ AUTHOR_PAGES = (
         "extending/network.md",
         "HTTP and its taps",
         "Set timeouts of HTTP, or see what is sent. See [how-to/limits-per-key](../../how-to/limits-per-key.md).",
-        (),
         (
             "perdure.net.pooled_http_transport.HttpTransport",
             "perdure.net.transport.Deadlines",
@@ -156,7 +158,6 @@ AUTHOR_PAGES = (
         "extending/stores.md",
         "Writing a store",
         "The store protocol, and what helps with it. See [how-to/write-a-store](../../how-to/write-a-store.md).",
-        (),
         (
             "perdure.core.store.Store",
             "perdure.core.store.SearchableStore",
@@ -190,7 +191,6 @@ AUTHOR_PAGES = (
         "extending/watchers.md",
         "Buffers between publisher and watchers",
         "Pass events on to slow readers without slowing the run.",
-        (),
         (
             "perdure.core.bounded_buffer.Buffer",
             "perdure.core.bounded_buffer.BufferStats",
@@ -206,7 +206,6 @@ AUTHOR_PAGES = (
         "extending/redaction.md",
         "Redaction",
         "Remove secrets from text and logs of your own. See [how-to/credentials](../../how-to/credentials.md).",
-        (),
         (
             "perdure.credentials.redactor.Redactor",
             "perdure.credentials.fixed_secrets_redactor.FixedSecretsRedactor",

@@ -13,10 +13,8 @@ class Page(NamedTuple):
     file: str
     title: str
     about: str
-    modules: tuple[str, ...]
-    """The public names of these modules are documented here, unless another page lists them in `also`."""
-    also: tuple[str, ...] = ()
-    """And these names, wherever they are defined; they are documented on no other page."""
+    names: tuple[str, ...]
+    """What is documented here, and on no other page, in this order: each name with the module that defines it."""
 
     @property
     def audience(self) -> Audience:

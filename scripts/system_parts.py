@@ -73,6 +73,7 @@ PARTS: dict[str, Part] = {
     "pgbouncer": Part(package="pgbouncer", present=lambda: pgbouncer_program() is not None),
     "postgres": Part(package="postgresql", present=lambda: postgres_folder() is not None),
     "ripgrep": Part(package="ripgrep", present=on_path("rg")),
+    "strace": Part(package="strace", present=on_path("strace")),
     "tmux": Part(package="tmux", present=on_path("tmux")),
     "tzdata": Part(package="tzdata", present=has_timezones),
 }

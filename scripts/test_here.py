@@ -78,6 +78,22 @@ TRIALS = (
 )
 """The searches for faults that the warm processes of tests/faults/workshop.py carry out, in a job of their own."""
 
+ATTACKS = (
+    "tests/security",
+    "tests/hosts/test_bubblewrap.py",
+    "tests/hosts/test_command_environment.py",
+    "tests/hosts/test_git_work_copies.py",
+    "tests/hosts/test_kernel_file_covers.py",
+    "tests/hosts/test_local_git.py",
+    "tests/hosts/test_local_shell.py",
+    "tests/hosts/test_read_only_sandbox.py",
+    "tests/hosts/test_sandbox_placeholder_lock.py",
+    "tests/hosts/test_secret_covers.py",
+    "tests/hosts/test_shown_folders.py",
+    "tests/hosts/test_system_call_filter.py",
+)
+"""The tests of attacks, and of what holds them up. When root runs the tests, another user runs these once more."""
+
 LINTING = ("style", "types", "layers")
 """The jobs that run no tests."""
 
@@ -135,6 +151,7 @@ def jobs() -> dict[str, Job]:
     named = [path for name in FOLDERS for path in folders(name)]
     coverage = str(BIN / "coverage")
     counted = pytest("-p", "scripts.uncounted_collection", *COUNTED, marks="not budget and not hypothesis")
+    other = Job([[sys.executable, "-m", "scripts.as_another_user", *ATTACKS]])
     properties = [file for file in files_with("hypothesis", named) if is_counted(file)]
     return {
         "trials": Job([pytest(*TRIALS)]),
@@ -142,10 +159,11 @@ def jobs() -> dict[str, Job]:
         "stores": Job([pytest(*folders("stores"))]),
         "cli": Job([pytest(*folders("cli"))]),
         "parts": Job([pytest(*folders("parts"))]),
+        "rest": Job([pytest("tests", *ignore([*named, *COUNTED]))]),
+        **({"another-user": other} if os.name == "posix" and os.geteuid() == 0 else {}),
         "pages": Job([pytest(*folders("pages"))]),
         "types": Job(type_checks()),
         "models": Job([pytest(*folders("models"))]),
-        "rest": Job([pytest("tests", *ignore([*named, *COUNTED]))]),
         "core": Job([[coverage, "run", *counted[1:]], [coverage, "report"]]),
         "resumed": Job([pytest(*files_with("mark.resumed"), marks="resumed")], {"PERDURE_ALWAYS_RESUME": "1"}),
         "properties": Job([pytest(*properties, marks="not budget and hypothesis")]),

@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 import signal
+import tempfile
 
 import hypothesis
 import pytest
@@ -32,8 +34,20 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 def pytest_configure(config):
     """Let hypothesis draw from the same seed as all other searches; leave garbage until the tests are collected."""
     gc.disable()
+    # Tools record there what they write after text of others: that is no business of whoever runs the tests.
+    home = tempfile.mkdtemp(prefix="perdure-tests-")
+    before = os.environ.get("PERDURE_HOME")
+    os.environ["PERDURE_HOME"] = home
+    config.add_cleanup(lambda: _remove_home(home, before))
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = SEED
+
+
+def _remove_home(home, before):
+    os.environ.pop("PERDURE_HOME")
+    if before is not None:
+        os.environ["PERDURE_HOME"] = before
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def pytest_collection_finish():

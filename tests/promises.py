@@ -290,6 +290,10 @@ PROMISES: dict[str, str] = {
         "Processes that share sessions may be killed, paused, ended or cancelled at any time: everything acknowledged "
         "is in the log exactly once, and each result says what happened."
     ),
+    "crash:interrupts": (
+        "A signal whose handler raises loses nothing that was acknowledged, keeps no other process from writing, and "
+        "leaves nothing hanging."
+    ),
     "crash:resume": "An interrupted run continues where it was; a call that only reads is repeated.",
     "crash:no-second-effect": "A call that may have happened is not repeated: its result is unknown.",
     "crash:next-prompt": "A new prompt after a crash closes the interrupted run first, and the repair is appended.",
@@ -974,6 +978,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _DELEGATION + "whoever_waits_for_agents_is_told_once",
         _DELEGATION + "a_task_that_had_not_begun_when_its_process_ended_is_taken_up_by_a_worker",
         _DELEGATION + "a_task_whose_process_died_before_its_log_began_is_taken_up_by_a_worker",
+        _DELEGATION + "a_task_that_ended_as_its_process_died_is_reported_by_a_worker",
         _FAMILIES + "agents_that_work_for_agents_survive_kills",
     ),
     "subagents:questions": (
@@ -1113,6 +1118,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "log:takeover": (
         _SQLITE + "a_session_whose_holder_is_gone_is_taken_over",
+        "tests/stores/test_process_lock.py::test_a_driver_in_another_container_keeps_its_session",
+        "tests/stores/test_process_lock.py::test_on_windows_a_second_process_does_not_take_the_session_of_a_living_one",
         "tests/stores/test_lease_holder_process.py::test_a_process_is_dead_when_it_has_ended_though_nobody_has_noticed",
         _POSTGRES + "the_session_of_a_killed_driver_is_free_when_its_lease_has_ended",
     ),
@@ -1150,6 +1157,13 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "crash:together": (
         _OUTSIDE + "no_signal_at_any_time_breaks_a_promise",
         _OUTSIDE + "no_cancel_among_others_loses_what_has_happened",
+    ),
+    "crash:interrupts": (
+        "tests/faults/test_interrupts.py::test_what_was_acknowledged_survives_signals_whose_handlers_raise",
+        (
+            "tests/stores/test_sqlite_leftover_transaction.py::"
+            "test_a_transaction_that_somebody_left_open_is_rolled_back_before_anything_is_acknowledged"
+        ),
     ),
     "crash:resume": (
         _KILL + "run_tool_kill_resume",
@@ -1220,6 +1234,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _TREE + "what_forks_share_is_freed_with_the_last_of_them",
     ),
     "keeping:no-byte": (
+        (
+            "tests/faults/test_erasure.py::"
+            "test_sessions_that_were_deleted_and_entries_that_were_redacted_are_in_no_file_any_more"
+        ),
+        "tests/faults/test_erasure.py::test_memories_that_were_forgotten_are_in_no_file_any_more",
         _TREE + "a_redacted_entry_leaves_no_byte",
         _TREE + "a_deleted_session_leaves_no_byte",
         _SEARCH + "a_deleted_session_leaves_nothing_in_the_index",

@@ -208,7 +208,8 @@ def describe_state(state: State) -> dict[str, Any]:
     totals = (state.past, state.own_usage, state.total_usage, state.total_usd, state.total_turns)
     apart = {"parent", "children", "open_children", "past_runs", "transcript"}
     plain = {name: getattr(state, name) for name in State.__slots__ if name not in apart}
-    transcript = {name: getattr(state.transcript, name) for name in type(state.transcript).__slots__}
+    slots = [name for name in type(state.transcript).__slots__ if name != "input_tokens"]  # made from the messages
+    transcript = {name: getattr(state.transcript, name) for name in slots}
     return {
         **plain,
         **transcript,

@@ -37,6 +37,7 @@ def test_parts_can_be_left_out_and_tools_of_a_shell_added(tmp_path, monkeypatch)
         "read", "list", "glob", "grep", "write", "edit", "bash",
     ]  # fmt: skip
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("perdure.hosts.git_sandbox.find_system_program", lambda _name: None)
     assert not [each for each in names(coding(tmp_path)) if each.startswith("git_")]
 
 

@@ -237,7 +237,7 @@ def test_what_runs_redirects_or_allows_anything_needs_trust(write, folder, key, 
         load_config(write(RESTRICTED[key]))
     (fault,) = caught.value.faults
     assert fault.message.startswith(f"'{key}' ")
-    assert "perdure config trust" in fault.message
+    assert "perdure trust" in fault.message
     assert fault.line
 
 
@@ -410,7 +410,8 @@ async def test_an_agent_can_be_given_a_memory(write, folder):
 
 @pytest.mark.packages("pydantic_monty")
 def test_an_agent_can_be_given_tool_search_and_code_mode(write):
-    text = 'model = "demo"\n[extensions]\ncode_mode = true\ntool_search = 5\nimports = ["perdure.extensions:history"]'
+    text = 'model = "demo"\n[extensions]\ncode_mode = true\ntool_search = 5\n'
+    text += 'imports = ["perdure.extensions:history"]'
     agent = load_config(write(text), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["history", "tool_search", "code_mode"]
     agent = load_config(write('model = "demo"\n[extensions]\ntool_search = true'), trusted=True).agent()
@@ -490,7 +491,7 @@ def test_two_files_with_a_server_of_one_name_are_refused(write):
 def test_what_needs_trust_is_said_with_how_it_is_given(write, tmp_path):
     path = write('name = "mate"\ntools = ["os:system"]\n')
     advice = (
-        f"read the file, then trust it with `perdure config trust {path}`; "
+        f"read the file, then trust it with `perdure trust {path}`; "
         "for a file of your own, use load_config(…, trusted=True)"
     )
     for trusted in (False, lambda _: False, TrustedFiles(str(tmp_path / "trusted.json"))):

@@ -126,6 +126,29 @@ async def test_a_file_that_is_so_already_counts_as_undone(history, place):
     assert (await history.changes())[-1].undone
 
 
+async def test_a_run_that_leaves_files_as_they_were_is_passed_over_by_the_next_undo(place, tmp_path):
+    snapshots = SnapshotFolder(tmp_path / "snapshots")
+    there_and_back = [
+        call("edit", path="old.py", old_string="two", new_string="three"),
+        call("edit", path="old.py", old_string="three", new_string="two"),
+    ]
+    model = ScriptedModel(
+        call("read", path="old.py"), call("edit", path="old.py", old_string="one", new_string="two"), "First.",
+        *there_and_back, call("write", path="new.txt", content="new\n"), "Second.",
+        *there_and_back, "Third.",
+    )  # fmt: skip
+    session = Agent(model, extensions=[coding(place, snapshots=snapshots)], permission=allow_all).session()
+    first, second, _ = [(await session.run(prompt)).run_id for prompt in ("1", "2", "3")]
+    history = FileHistory(session, snapshots)
+    assert [(each.path, each.run_id) for each in await history.undo()] == [("new.txt", second)]
+    assert [(each.path, each.run_id) for each in await history.undo()] == [("old.py", first)]
+    assert files_in(place) == {"old.py": "one\n"}
+    assert await history.undo() == []
+    for run_id in (first, second):
+        assert {each.run_id for each in await history.redo()} == {run_id}
+    assert files_in(place) == {"old.py": "two\n", "new.txt": "new\n"}
+
+
 async def test_one_run_can_be_named(history, place):
     first = (await history.changes())[0].run_id
     assert sorted((each.path, each.status) for each in await history.undo(first)) == [
@@ -148,8 +171,10 @@ async def test_a_link_that_leads_out_is_not_followed(history, place, tmp_path):
     (tmp_path / "outside.py").write_text("four\n")
     (place / "old.py").unlink()
     (place / "old.py").symlink_to(tmp_path / "outside.py")
-    (result,) = await history.undo()
-    assert (result.status, "outside" in result.reason) == ("refused", True)
+    assert [each.status for each in await history.undo()] == ["conflict"]
+    assert (tmp_path / "outside.py").read_text() == "four\n"
+    assert [each.status for each in await history.undo(overwrite=True)] == ["restored"]
+    assert ((place / "old.py").read_text(), (place / "old.py").is_symlink()) == ("three\n", False)
     assert (tmp_path / "outside.py").read_text() == "four\n"
 
 
@@ -164,6 +189,33 @@ async def test_a_session_is_forked_with_its_files_as_they_were(history, session,
     assert files_in(tmp_path / "whole") == files_in(place)
     with pytest.raises(ConfigError, match="exists: name a folder that does not"):
         await history.fork(tmp_path / "copy")
+
+
+async def test_an_undo_is_a_change_that_a_fork_at_an_earlier_entry_does_not_have(history, session, place, tmp_path):
+    ends = {"two runs": (await session.store.read(session.session_id))[-1].seq}
+    wanted = {"two runs": files_in(place)}
+    for name, work in (("undone once", history.undo), ("undone twice", history.undo), ("redone", history.redo)):
+        await work()
+        ends[name] = (await session.store.read(session.session_id))[-1].seq
+        wanted[name] = files_in(place)
+    assert wanted["undone twice"] == {"old.py": "one\n"}
+    for name, at in ends.items():
+        fork = await history.fork(tmp_path / name, at=at)
+        assert files_in(tmp_path / name) == wanted[name], name
+        undone = FileHistory(fork, SnapshotFolder(tmp_path / "snapshots"))
+        while await undone.undo():
+            pass
+        assert files_in(tmp_path / name) == {"old.py": "one\n"}, name
+
+
+@pytest.mark.parametrize("place_of_copy", ["root/copy", "root/sub/copy", "root/missing/copy", "link/sub/copy"])
+async def test_a_folder_is_not_copied_into_itself(history, session, place, tmp_path, place_of_copy):
+    (tmp_path / "link").symlink_to("root")
+    before = sorted(place.rglob("*"))
+    with pytest.raises(ConfigError, match="name a folder outside of it"):
+        await history.fork(tmp_path / place_of_copy, session_id="copy")
+    assert sorted(place.rglob("*")) == before
+    assert await session.store.info("copy") is None
 
 
 async def test_the_model_reads_again_what_was_undone(history, session):

@@ -6,9 +6,8 @@ Names are imported when they are first used; importing the package runs nothing.
 type checkers: `python -m scripts.exports` writes it.
 """
 
-from ._version import __version__
-
-_NAMES_BY_MODULE = {
+NAMES_BY_MODULE = {
+    "._version": ("__version__",),
     ".config": (
         "BadConfig",
         "Config",
@@ -170,12 +169,12 @@ _NAMES_BY_MODULE = {
     ),
     ".core.tool_context": ("ToolContext",),
     ".core.toolbox": ("Toolbox",),
+    ".core.failover": ("failover",),
     ".core.model_and_tool_wrappers": (
         "after",
         "around",
         "before",
         "compacted",
-        "failover",
         "gated",
         "observed",
         "retried",
@@ -257,9 +256,9 @@ _NAMES_BY_MODULE = {
 }
 """The public names, by the module that defines them."""
 
-_MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
+_MODULE_BY_NAME = {name: module for module, names in NAMES_BY_MODULE.items() for name in names}
 
-__all__ = ["__version__", *sorted(_MODULE_BY_NAME)]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll] - the names of the table
+__all__ = [*sorted(_MODULE_BY_NAME)]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll] - the names of the table
 
 
 def __getattr__(name: str) -> object:

@@ -9,10 +9,7 @@ from msgspec import Struct
 
 from .core import argument_checks
 from .core.error import ConfigError
-from .core.permission_rule import Rule, ask
-from .core.permission_target import path
 from .core.tool import Tool
-from .files.protected_names import ALWAYS_ASK_NAMES
 from .hosts.local_files import LocalFiles
 from .hosts.local_git import LocalGit
 from .hosts.local_search import LocalSearch
@@ -41,6 +38,8 @@ class CodingTools(Struct, frozen=True):
     tools: list[Tool[..., Any]]
     shell: "LocalShell | None" = None
     """The shell that was opened for the tools, to be closed with them; `None` if there is none, or another's."""
+    trusted: bool = False
+    """Whether the user trusts who wrote the folder: its text, and the configuration of its repository."""
 
 
 def build_coding_tools(
@@ -52,12 +51,14 @@ def build_coding_tools(
     git: bool = True,
     people: bool = True,
     shell: ShellChoice = None,
+    trusted: bool = False,
 ) -> CodingTools:
     """Build the file, search, git, shell and question tools of the `coding` extension for a folder.
 
-    Raises `ConfigError` if there is no such folder.
+    `trusted` is whether the user trusts who wrote the folder. Raises `ConfigError` if there is no such folder.
     """
-    files = LocalFiles(workdir, blocked=blocked, protected=protected)
+    argument_checks.require_bool("coding", "trusted", trusted)
+    files = LocalFiles(workdir, trusted=trusted, blocked=blocked, protected=protected)
     search = LocalSearch(files)
     tools = [
         read_tool(files),
@@ -70,27 +71,32 @@ def build_coding_tools(
     if git and (backend := _find_git(files)) is not None:
         tools += [*git_read_tools(files, backend), git_commit_tool(files, backend)]
     tools += people_tools() if people else ()
-    given, opened = _choose_shell(files.root, shell, has_own_names=bool(blocked or protected))
-    return CodingTools(files.root, [*tools, *given], opened)
+    given, opened = _choose_shell(
+        files.root, shell, snapshots, has_own_names=bool(blocked or protected), trusted=trusted
+    )
+    return CodingTools(files.root, [*tools, *given], opened, trusted)
 
 
 def _choose_shell(
-    root: str, choice: ShellChoice, *, has_own_names: bool
+    root: str, choice: ShellChoice, snapshots: FileSnapshotBackend | None, *, has_own_names: bool, trusted: bool
 ) -> "tuple[Sequence[Tool[..., Any]], LocalShell | None]":
     """Return the tools for commands, and the shell that was opened for them."""
     if choice is False:
         return (), None
     if choice is True or choice is None:
-        opened = _open_shell(root, is_required=choice is True, has_own_names=has_own_names)
-        return (() if opened is None else shell_tools(opened)), opened
+        opened = _open_shell(root, is_required=choice is True, has_own_names=has_own_names, trusted=trusted)
+        return (() if opened is None else shell_tools(opened, snapshots=snapshots)), opened
     if isinstance(choice, str) or not (isinstance(choice, Sequence) or hasattr(choice, "confinement")):
         argument_checks.raise_config_error(
             "coding", "shell", choice, "give True, False, a ShellBackend, or a list of tools"
         )
-    return (choice if isinstance(choice, Sequence) else shell_tools(choice)), None
+    if isinstance(choice, Sequence):
+        return choice, None
+    is_here = os.path.realpath(choice.root) == root  # else its folder may be on another machine
+    return shell_tools(choice, snapshots=snapshots if is_here else None), None
 
 
-def _open_shell(root: str, *, is_required: bool, has_own_names: bool) -> "LocalShell | None":
+def _open_shell(root: str, *, is_required: bool, has_own_names: bool, trusted: bool) -> "LocalShell | None":
     """Return a shell for a folder; `None` if there can be none. Raises `ConfigError` then, if it is required."""
     problem = ""
     if has_own_names:  # in the sandbox, only names that often mean secrets are hidden, and the usual ones protected
@@ -101,7 +107,7 @@ def _open_shell(root: str, *, is_required: bool, has_own_names: bool) -> "LocalS
         from .hosts.local_shell import LocalShell
 
         try:
-            return LocalShell(root)
+            return LocalShell(root, trusted=trusted)
         except ConfigError as error:  # not on this system, or not in the home folder
             problem = str(error)
     if is_required:
@@ -129,18 +135,6 @@ class ShellClosingLifespan:
             self._users -= 1
             if not self._users:
                 await self._shell.close()
-
-
-def list_always_ask_rules() -> list[Rule]:
-    """Return the permission rules that ask the user before files such as AGENTS.md or CI workflows are changed.
-
-    Other programs run such files by themselves, or read them as instructions.
-    """
-    rules: list[Rule] = []
-    for name in ALWAYS_ASK_NAMES:
-        pattern = path(f"**/{name}**" if name.endswith("/") else f"**/{name}")
-        rules += [ask("write", target=pattern), ask("edit", target=pattern)]
-    return rules
 
 
 def _find_git(files: LocalFiles) -> LocalGit | None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .configuring.config_error import BadConfig, ConfigFault
 from .configuring.line_numbers import LineNumbers, ValuePath
@@ -47,8 +48,11 @@ from .context.role_files import find_role, load_roles
 from .context.skills import Skills, Trust, load_skills, load_skills_from
 from .context.text_file_reader import decode_strictly
 from .core.error import ConfigError
+from .core.message import merge_labels
 from .core.model import Model
 from .core.permissions import Permissions, later
+from .core.provenance import UNTRUSTED_LABEL
+from .core.reminders import PROJECT_SOURCE, label_requests
 from .core.stop_conditions import Limits
 from .core.tool import Tool
 from .credentials import EnvironmentVault, FileVault, KeyringVault, Vault, first_of
@@ -61,6 +65,7 @@ from .runtime.agent import Agent
 from .runtime.extension import Extension
 
 if TYPE_CHECKING:
+    from .core.run import Run
     from .scheduling import Schedule
 
 __all__ = [
@@ -137,22 +142,31 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         Raises `ConfigError`; with the line, if it is about the file.
         """
         wanted = [name for name in AGENT_OPTIONS if name not in changes]
-        return Agent(**{**self.build_options(wanted, trust=trust), **changes})
+        options = {**self.build_options(wanted, trust=trust), **changes}
+        if "instructions" not in changes and (origin := self.build_origin_extension(trusted=self.trusted)) is not None:
+            options["extensions"] = [*options["extensions"], origin]
+        return Agent(**options)
 
-    def build_options(self, names: Iterable[str] = AGENT_OPTIONS, *, trust: Trust | None = None) -> dict[str, Any]:
-        """Build only the named options of `Agent` from the configuration file."""
+    def build_options(
+        self, names: Iterable[str] = AGENT_OPTIONS, *, trust: Trust | None = None, trusted: bool | None = None
+    ) -> dict[str, Any]:
+        """Build only the named options of `Agent` from the configuration file.
+
+        `trusted` is whether the user trusts who wrote the working folder; by default, whether the file is trusted.
+        """
+        is_trusted = self.trusted if trusted is None else trusted
         makers: dict[str, Callable[[], Any]] = {
             "model": self._model,
             "tools": self._tools,
             "permission": self._permission,
             "compaction": self._compaction,
-            "project": lambda: Project(self.workdir) if self.tables.project else None,
+            "project": lambda: Project(self.workdir, trusted=is_trusted) if self.tables.project else None,
             "skills": lambda: self._skills(trust),
-            "roles": lambda: self.roles,
+            "roles": lambda: self.roles if is_trusted else [_label_role(each) for each in self.roles],
             "limits": lambda: self.limits,
             "instructions": lambda: self.instructions,
             "store": self._store,
-            "mentions": lambda: MentionSettings(self.workdir) if self.tables.mentions else None,
+            "mentions": lambda: MentionSettings(self.workdir, trusted=is_trusted) if self.tables.mentions else None,
             "extensions": self._extensions,
             "vault": self._vault,
             "engine": self._engine,
@@ -224,6 +238,16 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         if hash_skills(folder) != self.files.get(folder, UNREADABLE):
             raise ConfigError(f"the skills in {folder!r} have changed since the file was read: read it again")
         return load_skills_from(folder, pinned=True)
+
+    def build_origin_extension(self, *, trusted: bool) -> Extension | None:
+        """Return the extension that labels requests as `untrusted`, since others may have written their instructions.
+
+        `None` if the user trusts the file or (`trusted`) the people who wrote its folder, or it has no instructions.
+        """
+        summary = "" if self.tables.compaction is None else self.tables.compaction.instructions
+        if trusted or self.trusted or not (self.instructions or summary):
+            return None
+        return Extension(name="instructions_of_others", between_turns=[_label_request])
 
     def _extensions(self) -> list[Extension]:
         table, made = self.tables.extensions, list[Extension]()
@@ -432,6 +456,16 @@ def _describe_lowered_limits(tables: ConfigFile, *, believed: bool) -> list[str]
         "a file that is not trusted can only lower limits"
         for name in list_raised_limits(tables.limits)
     ]
+
+
+def _label_request(run: "Run") -> None:
+    """Label the next request of a run as text of others."""
+    label_requests(run, (UNTRUSTED_LABEL,), PROJECT_SOURCE)
+
+
+def _label_role(role: Role) -> Role:
+    """Return a role whose instructions others may have written."""
+    return replace(role, labels=merge_labels(role.labels, (UNTRUSTED_LABEL,)))
 
 
 def _config_folder(path: str) -> str:

@@ -140,6 +140,7 @@ def notebook(*, tasks: bool = True, todos: bool = False, scratchpad: bool = True
 def coding(
     workdir: str | os.PathLike[str] = ".",
     *,
+    trusted: bool = False,
     shell: "ShellChoice" = None,
     snapshots: "FileSnapshotBackend | None" = None,
     blocked: Sequence[str] = (),
@@ -154,6 +155,8 @@ def coding(
 
     Args:
         workdir: The working folder, which no path leaves.
+        trusted: True if the user, or people whom the user trusts, wrote what is in the folder: its text then counts as
+            the user's, and the configuration of its git repository may be used. See `TrustedFolders` for a record.
         shell: By default the model can run commands there with a `LocalShell`, in a sandbox if the machine has one,
             provided that `perdure[shell]` is installed and neither `blocked` nor `protected` is given. True raises
             `ConfigError` where that cannot be; False is for no commands. A `ShellBackend`, or a list of tools, is used
@@ -164,17 +167,23 @@ def coding(
         git: False to leave out the tools for git; they are left out too if there is no git on this machine.
         people: False to leave out `ask_user` and `plan`.
     """
-    from .coding_tools import ShellClosingLifespan, build_coding_tools, list_always_ask_rules
+    from .coding_tools import ShellClosingLifespan, build_coding_tools
 
     made = build_coding_tools(
-        workdir, snapshots=snapshots, blocked=blocked, protected=protected, git=git, people=people, shell=shell
+        workdir,
+        snapshots=snapshots,
+        blocked=blocked,
+        protected=protected,
+        git=git,
+        people=people,
+        shell=shell,
+        trusted=trusted,
     )
     has_commands = any(each.name == "bash" for each in made.tools)
     return Extension(
         name="coding",
         instructions=_CODING.format(root=made.root) + (_COMMANDS if has_commands else ""),
         tools=made.tools,
-        rules=list_always_ask_rules(),
         lifespan=None if made.shell is None else ShellClosingLifespan(made.shell),
     )
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from .core import argument_checks
 from .core.error import ConfigError, NotAnswered, ToolError
+from .core.provenance import UNTRUSTED_LABEL
 from .core.run import Run
 from .core.tool import Tool, ToolContext, tool
 from .interaction import Choice, Confirm, Option
@@ -162,7 +163,14 @@ class McpCatalogue:
         known = "; ".join([f"{each.name}: {each.description}" for each in self.entries.values()][:_MOST_SHOWN])
         more = "" if len(self.entries) <= _MOST_SHOWN else f"; and {len(self.entries) - _MOST_SHOWN} more"
         description = f"Find more tools for a task, and get them. There are servers with tools for: {known}{more}."
-        return tool(discover_tools, name=TOOL_NAME, description=description, effect="idempotent", asks_first=True)
+        return tool(
+            discover_tools,
+            name=TOOL_NAME,
+            description=description,
+            effect="idempotent",
+            asks_first=True,
+            labels=[UNTRUSTED_LABEL],  # servers write the names of their tools, and their errors
+        )
 
     async def _discover(self, need: str, server: str, context: ToolContext[Any]) -> str:
         if server and server not in self.entries:

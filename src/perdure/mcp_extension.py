@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from inspect import isawaitable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from .core import argument_checks
@@ -17,6 +18,7 @@ from .core.clock_and_ids import SYSTEM_CLOCK
 from .core.error import ConfigError, ToolError
 from .core.run import Run
 from .core.tool import Tool, ToolContext
+from .files.perdure_home import get_home_file_path
 from .mcp.client import McpClient, StartAndLoginCallbacks, require_sdk
 from .mcp.client_pool import McpClientPool
 from .mcp.listed_tool import ListedTool
@@ -233,7 +235,7 @@ class McpServers:
 
 def get_default_pins_path() -> str:
     """Return the default path of the pin file (approved tools of MCP servers), in `~/.perdure` or PERDURE_HOME."""
-    return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "mcp_pins.json")  # noqa: PTH111, PTH118
+    return get_home_file_path("mcp_pins.json")
 
 
 async def start_process(server: McpServer) -> "StdioServerProcess":
@@ -242,6 +244,8 @@ async def start_process(server: McpServer) -> "StdioServerProcess":
 
     env = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     words = [server.command, *server.args]
+    if server.start_folder and not server.cwd:
+        await asyncio.to_thread(Path(server.start_folder).mkdir, mode=0o700, parents=True, exist_ok=True)
     return await StdioServerProcess.start(
-        words, folder=server.cwd, env={**env, **server.env}, max_line_bytes=MAX_MESSAGE_BYTES
+        words, folder=server.cwd or server.start_folder, env={**env, **server.env}, max_line_bytes=MAX_MESSAGE_BYTES
     )

@@ -15,6 +15,7 @@ from .core.error import ConfigError, Conflict, EntryTooNew, SessionExists, Sessi
 from .core.event import Entry, SessionImported
 from .core.log_codec import decode_entry, encode_entry
 from .core.model import ToolSpec
+from .core.reserved_session_ids import check_not_reserved
 from .core.store import Store, finish_before_cancel
 from .imported_session_filter import ImportReport, reduce_to_conversation, renumber_entries
 
@@ -52,6 +53,7 @@ async def export_session(
     With `prefixes` (see `ReplayReport.prefixes`) the document also has the instructions and tools behind the hashes in
     its requests, so that a replay can show what has changed in them.
     """
+    check_not_reserved(session_id, store)
     info, entries = await store.info(session_id), await store.read(session_id)
     if info is None or not entries:
         raise SessionNotFound(f"there is no session {session_id!r} to export: store.list() lists them")
@@ -96,6 +98,7 @@ async def import_session(
     """
     recording = read_document(document)
     name = session_id or recording.session_id
+    check_not_reserved(name, store)
     entries, report = _prepare_import(recording, name, _hash_document(document), by, clock.now(), trusted=trusted)
     if await store.info(name) is not None:
         raise _build_session_exists(name)

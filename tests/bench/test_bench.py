@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bench import startup, table, versions
+from bench import long_history, startup, table, versions
 from bench.__main__ import GROUPS, main
 from bench.http import lag
 from bench.measure import Figure, spread
 
 ROOT = Path(__file__).parents[2]
+
+TOLD = ("tokens reported", "no tokens reported")
 
 EXPECTED = [
     "`import perdure`",
@@ -48,8 +50,10 @@ EXPECTED = [
     "a turn of 20 in one run",
     "growth from 20 turns to 200",
     "memory that a turn leaves",
+    *[f"turn 200 against turn 50: {kind.name}, {told}" for told in TOLD for kind in long_history.KINDS],
     "`run_sync`, one answer",
     "arguments of a call",
+    "check of a result, 300 properties",
     "append, memory",
     "append, SQLite",
     "append, SQLite, barrier",

@@ -35,10 +35,16 @@ def cold_shell(tmp_path):
 
 
 @pytest.fixture
-def perdure(tmp_path, monkeypatch):
+def person(tmp_path):
+    """The home of the user: beside the working folder, because no command runs in a folder that contains it."""
+    return tmp_path.with_name(f"{tmp_path.name}-person")
+
+
+@pytest.fixture
+def perdure(tmp_path, person, monkeypatch):
     """Runs the command inside this process: `perdure("run", "…").output`."""
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HOME", str(tmp_path / "person"))  # where skills and instructions of one's own are
+    monkeypatch.setenv("HOME", str(person))  # where skills and instructions of one's own are
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("PERDURE_MODEL", "demo")
     monkeypatch.delenv("PERDURE_DEBUG", raising=False)

@@ -65,6 +65,7 @@ class Shell:
             env={**self.environment, **(environment or {})},
             capture_output=True,
             encoding="utf-8",
+            errors="replace",  # a path of the machine, in the encoding that a test has set
             timeout=PATIENCE,
             check=False,
         )

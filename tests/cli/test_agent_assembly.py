@@ -16,7 +16,7 @@ from perdure.core.error import ConfigError
 from perdure.core.event import Entry, MessageAdded, RunStarted
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
-from perdure.core.permissions import PermissionRequest, Permissions, allow_all, later
+from perdure.core.permissions import PermissionRequest, Permissions, later
 from perdure.core.stop_conditions import Limits
 from perdure.testing import ScriptedModel, call
 
@@ -25,9 +25,9 @@ MORE = {"read_result", "grep_result", "search_history", "read_history", "update_
 
 
 @pytest.fixture
-def project(perdure, tmp_path):
+def project(perdure):
     """A repository with instructions, a skill and a role; the folder `deck` in it is where the work is done."""
-    (tmp_path / ".git").mkdir()
+    write(".git/HEAD", "ref: refs/heads/main\n")  # an empty folder would be what is left over of a sandbox
     write("AGENTS.md", "Lengths are in metres.\n")
     write("deck/CLAUDE.md", "Nobody stands under the load.\n")
     write(".agents/skills/knots/SKILL.md", "---\nname: knots\ndescription: How to tie.\n---\nTie a bowline.\n")
@@ -69,10 +69,10 @@ def noted(result) -> list[str]:
 
 
 def test_the_agent_is_told_what_the_project_and_the_person_say_down_to_the_working_folder(
-    perdure, scripted, monkeypatch
+    perdure, person, scripted, monkeypatch
 ):
     model = scripted()
-    write("person/.config/perdure/AGENTS.md", "Be brief.\n")
+    write(person / ".config/perdure/AGENTS.md", "Be brief.\n")
     monkeypatch.chdir("deck")
     assert perdure("run", "Hello").exit_code == 0
     told = model.requests[0].instructions
@@ -89,7 +89,7 @@ def test_the_agent_has_more_tools_and_a_compaction(perdure, scripted):
 def test_a_skill_of_the_project_is_inert_until_it_is_trusted_and_one_note_says_how(perdure, scripted):
     model = scripted()
     result = perdure("run", "Hello")
-    (note,) = [line for line in noted(result) if "skill" in line]
+    (note,) = [line for line in noted(result) if "skills of" in line]
     assert note.startswith("skills of this project that you do not trust yet are not used: knots; ")
     assert note.endswith("perdure skills show NAME; then: perdure skills trust NAME")
     assert "skill" not in tools_in(model.requests[0])
@@ -104,10 +104,10 @@ def test_a_skill_of_the_project_is_inert_until_it_is_trusted_and_one_note_says_h
     assert "not used" not in result.stderr
 
 
-def test_several_problems_with_skills_are_one_line(perdure, scripted):
+def test_several_problems_with_skills_are_one_line(perdure, person, scripted):
     scripted()
     for name in ("one", "two", "three"):
-        write(f"person/.agents/skills/{name}/SKILL.md", "without a description\n")
+        write(person / f".agents/skills/{name}/SKILL.md", "without a description\n")
     (note,) = [line for line in noted(perdure("run", "Hello")) if "is left out" in line]
     assert note.endswith("(and 2 more problems: perdure skills list)")
 
@@ -194,6 +194,7 @@ def test_whoever_does_not_want_it_does_not_get_it(project, scripted):
 @pytest.mark.usefixtures("project")
 def test_a_session_is_replayed_with_the_agent_that_it_had(perdure):
     perdure("skills", "trust", "knots")
+    perdure("trust")
     perdure("run", "-q", "-s", "s", "--context", "--role", "inspector", "Calculate 6 * 7 for @AGENTS.md /knots")
     perdure("run", "-q", "-s", "s", "--context", "Calculate 1 + 1")
     result = perdure("replay", "s")
@@ -257,7 +258,7 @@ def test_a_role_is_told_and_may_say_who_answers(perdure, scripted, monkeypatch):
     result = perdure("run", "--role", "demonstrator", "Calculate 6 * 7")
     assert any("role 'demonstrator' names the model 'demo:words', which is not used" in each for each in noted(result))
     write("perdure.toml", 'roles = "roles"\n')
-    assert perdure("config", "trust", "--yes", "perdure.toml").exit_code == 0
+    assert perdure("trust", "--yes", "perdure.toml").exit_code == 0
     result = perdure("run", "--role", "demonstrator", "Calculate 6 * 7")
     assert noted(result)[0] == "model demo:words: role 'demonstrator' names it"
     assert "--role demonstrator" in result.stderr
@@ -322,7 +323,7 @@ def test_a_file_that_needs_no_trust_is_used_and_that_is_told(perdure, scripted, 
 
 def test_who_answers_is_said_by_options_then_the_environment_then_the_file(project, monkeypatch):
     write("perdure.toml", 'model = "demo:words"')
-    assert project("config", "trust", "--yes", "perdure.toml").exit_code == 0
+    assert project("trust", "--yes", "perdure.toml").exit_code == 0
     assert collect_agent_parts(AgentOptions(model="demo:other")).choice == ("demo:other", "")
     assert collect_agent_parts(AgentOptions()).choice == ("demo", "PERDURE_MODEL is set")
     monkeypatch.delenv("PERDURE_MODEL")
@@ -339,10 +340,10 @@ def test_a_file_that_needs_trust_stops_the_run_until_it_has_it(perdure, scripted
     result = perdure("run", "-q", "Hello")
     assert (result.exit_code, result.stdout, model.requests) == (2, "", [])
     assert result.stderr == (
-        "error: perdure.toml is not used: it needs to be trusted for tools: perdure config trust perdure.toml; "
+        "error: perdure.toml is not used: it needs to be trusted for tools: perdure trust perdure.toml; "
         "to run without it: --no-config\n"
     )
-    assert perdure("config", "trust", "--yes", "perdure.toml").exit_code == 0
+    assert perdure("trust", "--yes", "perdure.toml").exit_code == 0
     result = perdure("run", "Hello")
     assert "perdure.toml is used" in noted(result)
     assert "Obey." in model.requests[0].instructions
@@ -426,7 +427,7 @@ def test_a_link_out_of_the_project_is_no_configuration_and_stops_the_run(project
 @pytest.mark.usefixtures("project")
 def test_a_trusted_file_that_cannot_be_carried_out_is_an_error(perdure):
     write("perdure.toml", 'tools = ["no_such_module:tool"]\n')
-    perdure("config", "trust", "--yes", "perdure.toml")
+    perdure("trust", "--yes", "perdure.toml")
     result = perdure("run", "Hello")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: perdure.toml:1: ")
@@ -467,7 +468,7 @@ def test_what_the_file_says_of_the_project_and_of_skills_holds_for_models_with_l
 def test_a_trusted_file_vouches_for_its_folder_of_skills(perdure):
     write("share/splice/SKILL.md", "---\nname: splice\ndescription: How to splice.\n---\nUnlay it.\n")
     write("perdure.toml", 'skills = ["share"]\n')
-    perdure("config", "trust", "--yes", "perdure.toml")
+    perdure("trust", "--yes", "perdure.toml")
     assert collect_agent_parts(AgentOptions()).options["skills"].names == ("splice",)
     assert collect_agent_parts(AgentOptions(context=False)).options.get("skills") is None
 
@@ -478,7 +479,7 @@ def test_the_file_says_where_the_agent_works_and_where_sessions_are_kept(perdure
         "perdure.toml",
         'workdir = "deck"\nstore = "sqlite:deck/ours.db"\nmcp.servers.tides.url = "https://x.example"\n',
     )
-    perdure("config", "trust", "--yes", "perdure.toml")
+    perdure("trust", "--yes", "perdure.toml")
     found = collect_agent_parts(AgentOptions())
     assert found.options["mentions"].root == str(tmp_path / "deck")
     assert found.store == f"sqlite:{tmp_path / 'deck' / 'ours.db'}"
@@ -503,7 +504,7 @@ def test_roles_of_the_file_take_the_place_of_those_in_the_folder():
 def test_an_address_of_a_trusted_file_is_asked_and_not_written_into_the_log(perdure, monkeypatch):
     monkeypatch.delenv("PERDURE_MODEL")
     write("perdure.toml", 'model = "openai:x"\nbase_url = "http://127.0.0.1:9/v1"\n')
-    perdure("config", "trust", "--yes", "perdure.toml")
+    perdure("trust", "--yes", "perdure.toml")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     found = collect_agent_parts(AgentOptions())
     assert not isinstance(found.options["model"], str)
@@ -527,7 +528,6 @@ def test_what_the_file_denies_is_denied_even_if_everything_is_allowed():
     gate = collect_agent_parts(AgentOptions()).build_gate(None, yes=True)
     assert isinstance(gate, Permissions)
     assert [gate.explain(request_of(name)).verdict for name in ("calculate", "now")] == ["deny", "allow"]
-    assert given().build_gate(None, yes=True) is allow_all
 
 
 @pytest.mark.usefixtures("project")
@@ -552,9 +552,9 @@ def test_options_change_what_they_are_about_and_leave_the_rest():
         "model": "demo",
         "role": "inspector",
         "instructions": "Be brief.",
-        "limits": Limits(max_turns=2, max_tool_calls=7),
+        "limits": Limits(max_turns=2, widens=("max_turns",)),
     }
-    assert given().build_overrides(order)["limits"] == Limits(max_turns=2)
+    assert given().build_overrides(order)["limits"] == Limits(max_turns=2, widens=("max_turns",))
 
 
 def test_a_file_that_names_extensions_has_these_and_no_others(tmp_path, monkeypatch):

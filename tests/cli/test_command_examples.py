@@ -77,14 +77,14 @@ def test_programs_learn_whether_a_configuration_is_right_and_trusted(perdure, tm
     file.write_text('store = "sqlite:a.db"\n')
     checked = json.loads(perdure("config", "check", "--json").stdout)
     assert (checked["valid"], checked["errors"]) == (True, [])
-    assert "perdure config trust" in checked["notes"][0]
-    trusted = json.loads(perdure("config", "trust", "--yes", "--json").stdout)
+    assert "perdure trust" in checked["notes"][0]
+    trusted = json.loads(perdure("trust", "--yes", "--json", "perdure.toml").stdout)
     assert trusted["trusted"]
     assert trusted["files"] == [str(file)]
     assert list(trusted["settings"]) == ["store"]
     assert json.loads(perdure("config", "check", "--json").stdout)["notes"] == []
-    assert json.loads(perdure("config", "trust", "--revoke", "--json").stdout)["trusted"] is False
-    assert perdure("config", "trust", "--json").exit_code == 2
+    assert json.loads(perdure("trust", "--revoke", "--json", "perdure.toml").stdout)["trusted"] is False
+    assert perdure("trust", "--json", "perdure.toml").exit_code == 2
     file.write_text("modle = 1\n")
     wrong = perdure("config", "check", "--json")
     assert (wrong.exit_code, wrong.stderr) == (2, "")
@@ -92,7 +92,7 @@ def test_programs_learn_whether_a_configuration_is_right_and_trusted(perdure, tm
 
 
 def test_programs_learn_what_became_of_a_server(perdure, tmp_path):
-    added = json.loads(perdure("mcp", "add", "two", "--url", "https://x.example/mcp", "--json").stdout)
+    added = json.loads(perdure("mcp", "add", "two", "--no-try", "--url", "https://x.example/mcp", "--json").stdout)
     assert added == {"name": "two", "path": str(tmp_path / "home" / "mcp.json")}
     out = json.loads(perdure("mcp", "logout", "two", "--json").stdout)
     assert out == {"name": "two", "logged_in": False, "was_logged_in": False}

@@ -5,9 +5,9 @@ import json
 import pytest
 
 PLACES = {
-    "bash": "person/.local/share/bash-completion/completions/perdure",
-    "zsh": "person/.zfunc/_perdure",
-    "fish": "person/.config/fish/completions/perdure.fish",
+    "bash": ".local/share/bash-completion/completions/perdure",
+    "zsh": ".zfunc/_perdure",
+    "fish": ".config/fish/completions/perdure.fish",
 }
 
 
@@ -19,13 +19,13 @@ def no_folders(monkeypatch):
 
 
 @pytest.mark.parametrize("shell", PLACES)
-def test_a_script_is_installed_where_the_shell_looks_for_it(perdure, tmp_path, monkeypatch, shell):
+def test_a_script_is_installed_where_the_shell_looks_for_it(perdure, person, monkeypatch, shell):
     monkeypatch.setenv("SHELL", f"/bin/{shell}")
     assert perdure("completion", "install").exit_code == 0
-    assert "_PERDURE_COMPLETE" in (tmp_path / PLACES[shell]).read_text()
+    assert "_PERDURE_COMPLETE" in (person / PLACES[shell]).read_text()
     again = json.loads(perdure("completion", "install", shell, "--json").stdout)
-    assert again == {"shell": shell, "path": str(tmp_path / PLACES[shell])}
-    assert perdure("completion", "show", shell).stdout == (tmp_path / PLACES[shell]).read_text()
+    assert again == {"shell": shell, "path": str(person / PLACES[shell])}
+    assert perdure("completion", "show", shell).stdout == (person / PLACES[shell]).read_text()
 
 
 def test_the_command_answers_the_script(shell):
@@ -46,21 +46,21 @@ def test_another_shell_has_to_be_named(perdure, monkeypatch):
     )  # fmt: skip
 
 
-def test_a_place_that_cannot_be_written_is_an_error_that_says_what_to_do(perdure, tmp_path):
-    (tmp_path / "person").write_text("a file")
+def test_a_place_that_cannot_be_written_is_an_error_that_says_what_to_do(perdure, person):
+    person.write_text("a file")
     result = perdure("completion", "install", "bash")
-    path = str(tmp_path / PLACES["bash"])
+    path = str(person / PLACES["bash"])
     assert (result.exit_code, result.stdout, result.stderr) == (
         2, "", f"error: {path!r} cannot be written: Not a directory; see perdure completion show\n",
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("shell", PLACES)
-def test_what_is_left_to_do_after_the_installation_is_said(perdure, tmp_path, shell):
+def test_what_is_left_to_do_after_the_installation_is_said(perdure, person, shell):
     result = perdure("completion", "install", shell)
-    folder = tmp_path / "person" / ".zfunc"
+    folder = person / ".zfunc"
     advice = f"if it is not there yet, add to .zshrc: fpath+=({folder}); autoload -Uz compinit && compinit\n"
-    assert result.stdout == f"{tmp_path / PLACES[shell]}\n"
+    assert result.stdout == f"{person / PLACES[shell]}\n"
     assert result.stderr == f"{advice if shell == 'zsh' else ''}it works in the next shell\n"
     again = perdure("completion", "install", shell, "--json")
     assert again.stderr == ""

@@ -57,8 +57,8 @@ def test_a_variable_that_is_missing_is_a_fault(perdure, file, monkeypatch):
 
 
 def test_a_file_that_is_not_there_is_an_error(perdure):
-    for command in ("check", "show", "trust"):
-        result = perdure("config", command, "missing.toml")
+    for command in (("config", "check"), ("config", "show"), ("trust",)):
+        result = perdure(*command, "missing.toml")
         assert result.exit_code == 2
         assert "No such file" in result.stderr
 
@@ -75,7 +75,7 @@ def test_what_a_file_says_is_shown_and_no_secret(perdure, file):
 def test_a_file_is_trusted_as_it_is_now(perdure, file):
     with pytest.raises(BadConfig):
         load_config(file, trusted=load_trust_record())
-    result = perdure("config", "trust", "--yes")
+    result = perdure("trust", "--yes", "perdure.toml")
     assert result.exit_code == 0
     shown = "".join([row[2:] if row.startswith(": ") else f"\n{row}" for row in result.stdout.splitlines()])
     assert '| 1 of 3, "tools": "imports code: [\\"perdure.toolkits.post_to_inbox_tool:post_to_inbox\\"]"' in shown
@@ -87,15 +87,15 @@ def test_a_file_is_trusted_as_it_is_now(perdure, file):
 
 
 def test_trust_can_be_taken_back(perdure, file):
-    perdure("config", "trust", "--yes")
-    assert "no longer trusted" in perdure("config", "trust", "--revoke").stderr
-    assert "not trusted anyway" in perdure("config", "trust", "--revoke").stderr
+    perdure("trust", "--yes", "perdure.toml")
+    assert "no longer trusted" in perdure("trust", "--revoke", "perdure.toml").stderr
+    assert "not trusted anyway" in perdure("trust", "--revoke", "perdure.toml").stderr
     with pytest.raises(BadConfig):
         load_config(file, trusted=load_trust_record())
 
 
 def test_nobody_is_asked_where_nobody_is(perdure, file):
-    result = perdure("config", "trust")
+    result = perdure("trust", "perdure.toml")
     assert result.exit_code == 2
     assert "use --yes" in result.stderr
 
@@ -103,11 +103,11 @@ def test_nobody_is_asked_where_nobody_is(perdure, file):
 def test_a_person_is_asked_at_a_terminal(shell):
     (shell.folder / "perdure.toml").write_text(TEXT, encoding="utf-8")
     for answer, code in (("n\n", 1), ("y\n", 0)):
-        with shell.terminal("config", "trust") as terminal:
+        with shell.terminal("trust", "perdure.toml") as terminal:
             terminal.await_text("as it is now, with the 3 settings above? [y/N]")
             terminal.type(answer)
             assert terminal.end() == code
-    assert shell.run("config", "trust", "--revoke").stderr == "perdure.toml is no longer trusted\n"
+    assert shell.run("trust", "--revoke", "perdure.toml").stderr == "perdure.toml is no longer trusted\n"
 
 
 def test_files_of_servers_are_checked_shown_and_trusted_too(perdure, tmp_path):
@@ -115,7 +115,7 @@ def test_files_of_servers_are_checked_shown_and_trusted_too(perdure, tmp_path):
     path.write_text('{"mcpServers": {"a": {"command": "npx", "args": ["-y", "thing"]}}}', encoding="utf-8")
     assert perdure("config", "check", ".mcp.json").exit_code == 0
     assert json.loads(perdure("config", "show", ".mcp.json").stdout)["mcpServers"]["a"]["command"] == "npx"
-    result = perdure("config", "trust", "--yes", ".mcp.json")
+    result = perdure("trust", "--yes", ".mcp.json")
     shown = "".join([row.removeprefix(": ") for row in result.stdout.splitlines()])
     assert '"mcpServers.a": "starts or reaches {\\"command\\":\\"npx\\",\\"args\\":[\\"-y\\",\\"thing\\"]}"' in shown
     path.write_text("{", encoding="utf-8")
@@ -126,7 +126,7 @@ def test_a_role_that_needs_trust_is_shown(perdure, file, tmp_path):
     (tmp_path / "roles").mkdir()
     (tmp_path / "roles" / "spy.md").write_text("---\nmodel: https://elsewhere.example#x\n---\nSpy.", encoding="utf-8")
     file.write_text('roles = "roles"\n', encoding="utf-8")
-    shown = perdure("config", "trust", "--yes").stdout
+    shown = perdure("trust", "--yes", "perdure.toml").stdout
     assert '"roles.spy": "chooses the model: \\"https://elsewhere.example#x\\""' in shown
 
 
@@ -163,6 +163,6 @@ def test_a_model_that_needs_a_key_is_valid_without_it(perdure, model, monkeypatc
 
 def test_a_limit_that_is_raised_is_shown_to_whoever_trusts_the_file(perdure, file):
     file.write_text("[limits]\nmax_turns = 1000\ntool_timeout_seconds = 1.0\n", encoding="utf-8")
-    result = perdure("config", "trust", "--yes")
+    result = perdure("trust", "--yes", "perdure.toml")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == '| 1 of 1, "limits.max_turns": "raises a limit: 1000"'

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 
 import pytest
 
@@ -16,6 +17,7 @@ from perdure.testing import ScriptedModel, call
 def project(perdure, tmp_path, monkeypatch):
     """Runs the command in a repository, with a scripted model."""
     (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (tmp_path / "boat.py").write_text("one\n")
 
     def run(*arguments, script=()):
@@ -61,7 +63,7 @@ def test_in_a_repository_the_agent_has_tools_for_files(project, tmp_path):
     }
     assert not found & {"read_text", "write_text"}
     assert {"read_text", "write_text"} <= names(project("run", "-q", "--no-coding", "Hello"))
-    (tmp_path / ".git").rmdir()
+    shutil.rmtree(tmp_path / ".git")
     assert "edit" not in names(project("run", "-q", "Hello"))
     assert "edit" in names(project("run", "-q", "--coding", "Hello"))
 
@@ -113,26 +115,28 @@ def test_changes_are_listed_with_their_diffs(changed):
 
 
 @pytest.mark.needs("bubblewrap")
-def test_commands_that_may_have_changed_files_are_named_and_not_undone(project, tmp_path):
+def test_what_commands_have_changed_is_undone_and_what_cannot_be_is_named(project, tmp_path):
     script = [call("bash", command="cat boat.py"), call("bash", command="echo early > early"),
               call("read", path="boat.py"), edit("one", "two")]  # fmt: skip
     assert project("run", "-q", "-s", "s", "--yes", "Go.", script=script).exit_code == 0
-    project("run", "-q", "-s", "s", "--yes", "Go on.", script=[call("bash", command="touch made\x1b[31m")])
+    late = call("bash", command="touch made\x1b[31m", background=True)
+    project("run", "-q", "-s", "s", "--yes", "Go on.", script=[late])
     listed = project("files", "changes", "s")
     lines = [each.split(maxsplit=1)[1] for each in listed.stdout.splitlines() if each.startswith("  ")]
-    assert lines == ["command  echo early > early", "changed  boat.py", "command  touch made␛[31m"]
-    assert "commands may have changed files that are not recorded, and are not undone" in listed.stderr
+    background = "touch made␛[31m  (not recorded: it ran in the background)"
+    assert lines == ["created  early  by echo early > early", "changed  boat.py", f"command  {background}"]
+    assert "commands have changed, or may have changed, files in a way that cannot be undone" in listed.stderr
     found = [json.loads(each) for each in project("files", "changes", "s", "--json").stdout.splitlines()]
-    assert [each.get("line") for each in found] == ["echo early > early", None, "touch made\x1b[31m"]
+    assert [each.get("line") for each in found] == [None, None, "touch made\x1b[31m"]
     undone = project("files", "undo", "s")
-    assert undone.stdout == "restored  boat.py\n"
-    assert undone.stderr.splitlines()[-3:] == [
-        "commands may have changed files that are not recorded, and are not undone:",
-        "  echo early > early",
-        "  touch made␛[31m",
+    assert undone.stdout == "restored  early\nrestored  boat.py\n"
+    assert undone.stderr.splitlines()[-2:] == [
+        "commands have changed, or may have changed, files in a way that cannot be undone:",
+        f"  {background}",
     ]
+    assert not (tmp_path / "early").exists()
+    assert "cannot be undone" not in project("files", "redo", "s").stderr
     assert (tmp_path / "early").exists()
-    assert "not undone" not in project("files", "redo", "s").stderr
 
 
 def test_runs_are_undone_and_redone(changed, tmp_path):
@@ -186,7 +190,7 @@ def test_work_of_others_is_not_lost(changed, tmp_path):
 
 def test_a_session_without_changes_says_so(project):
     project("run", "-q", "-s", "s", "Hello")
-    assert "changed no files" in project("files", "changes", "s").stderr
+    assert "no changes of files are recorded" in project("files", "changes", "s").stderr
     assert "there is no session" in project("files", "changes", "missing").stderr
 
 

@@ -1,10 +1,20 @@
 """`perdure init`: the files of a project, which are valid as they are."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from perdure.cli.init import FILES
+from perdure.models import register
+from perdure.models.provider_catalog import PROVIDERS
+from perdure.testing import ScriptedModel, call
+
+ROOT = Path(__file__).parents[2]
+MODEL = r"[\"' ]((?:anthropic|openai|gemini):(?:claude|gpt|gemini)-[\w.-]*\w)"
 
 
 def test_the_files_are_created_and_valid(perdure, tmp_path):
@@ -41,3 +51,92 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(perdur
     result = perdure("init", "file/below")
     assert result.exit_code == 2
     assert result.stderr.endswith(" cannot be created: Not a directory; choose a folder of your own\n")
+
+
+# -- the rules and the model of the template ---------------------------------------------------------------------------
+
+
+def explain(perdure, tool, **arguments):
+    shown = perdure("permissions", "explain", tool, json.dumps(arguments), "--coding", "--json")
+    assert shown.exit_code == 0, shown.stderr
+    return json.loads(shown.stdout)["verdict"]
+
+
+@pytest.fixture
+def repository(perdure, tmp_path):
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=50)
+    assert perdure("init").exit_code == 0
+    (tmp_path / "uv.lock").write_text("pinned\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/Cargo.lock").write_text("pinned\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("write", {"path": "uv.lock", "content": "x", "overwrite": True}),
+        ("write", {"path": "sub/Cargo.lock", "content": "x", "overwrite": True}),
+        ("write", {"path": "sub/../uv.lock", "content": "x", "overwrite": True}),
+        ("edit", {"path": "uv.lock", "old_string": "pinned", "new_string": "x"}),
+        ("bash", {"command": "rm uv.lock"}),
+        ("bash", {"command": "ls; rm -f 'sub/Cargo.lock'"}),
+        ("bash", {"command": "echo x > uv.lock"}),
+        ("bash", {"command": "cp README.md uv.loc*"}),
+    ],
+)
+def test_the_rules_of_the_template_protect_lock_files_in_a_repository(perdure, repository, tool, arguments):
+    assert explain(perdure, tool, **arguments) == ("ask" if "loc*" in str(arguments) else "deny")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [("read", {"path": "uv.lock"}), ("write", {"path": "a.txt", "content": "x"}), ("bash", {"command": "ls"})],
+)
+def test_the_rules_of_the_template_deny_nothing_else(perdure, repository, tool, arguments):
+    assert explain(perdure, tool, **arguments) != "deny" or tool == "write"  # it asks, and here is nobody
+    if tool == "write":
+        shown = perdure("permissions", "explain", tool, json.dumps(arguments), "--coding")
+        assert "rule" not in shown.stdout
+
+
+@pytest.mark.parametrize("where", ["a repository", "a folder"])
+def test_the_rules_of_the_template_hold_under_yes(perdure, tmp_path, monkeypatch, where):
+    if where == "a repository":
+        subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=50)
+        writes = [call("write", path=name, content="x") for name in ("new.lock", "new.txt")]
+    else:
+        writes = [call("write_text", path=name, text="x") for name in ("new.lock", "new.txt")]
+    assert perdure("init").exit_code == 0
+    monkeypatch.setattr("perdure.models._factories", {})
+    register("scripted", lambda _: ScriptedModel(*writes, "done"))
+    result = perdure("run", "--model", "scripted:x", "--yes", "Write them.")
+    assert "denied by the rule deny('*', action='write'" in result.output
+    assert [(tmp_path / name).exists() for name in ("new.lock", "new.txt")] == [False, True]
+
+
+def test_the_template_has_no_rule_that_matches_nothing(perdure, repository):
+    checked = perdure("config", "check", "perdure.toml")
+    assert (checked.exit_code, "matches no" in checked.stderr) == (0, False)
+
+
+def test_the_sample_model_is_the_default_of_its_provider(perdure, tmp_path):
+    perdure("init")
+    (named,) = re.findall(r'^# model = "(.+)"$', (tmp_path / "perdure.toml").read_text(), re.MULTILINE)
+    assert named in {f"{each.name}:{each.default_model}" for each in PROVIDERS}
+
+
+def test_models_in_help_texts_and_pages_are_defaults():
+    defaults = {f"{each.name}:{each.default_model}" for each in PROVIDERS}
+    files = [*(ROOT / "src/perdure").rglob("*.py"), ROOT / "README.md", *(ROOT / "docs/how-to").glob("*.md")]
+    files += [*(ROOT / "docs/reference").glob("*.md"), ROOT / "docs/tour.md"]
+    named = {
+        model
+        for path in files
+        for model in re.findall(
+            r"[\"' ]((?:anthropic|openai|gemini):(?:claude|gpt|gemini)-[\w.-]*\w)", path.read_text()
+        )
+    }
+    cheap = {"anthropic:claude-haiku-4-5"}
+    assert named
+    assert named - defaults - cheap == set()

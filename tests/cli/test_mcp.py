@@ -43,7 +43,8 @@ def rows(perdure):
 def test_a_server_is_added_listed_and_removed(perdure, project, tmp_path):
     assert "there is no MCP server here" in perdure("mcp", "list").stderr
     add(perdure, "one")
-    assert perdure("mcp", "add", "two", "--url", "https://x.example/mcp", "--header", "X=${KEY}").exit_code == 0
+    made = perdure("mcp", "add", "two", "--no-try", "--url", "https://x.example/mcp", "--header", "X=${KEY}")
+    assert made.exit_code == 0
     path = tmp_path / "home/mcp.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert json.loads(path.read_text())["mcpServers"]["two"] == {
@@ -86,19 +87,19 @@ def test_a_server_that_cannot_be_is_not_added(arguments, said, perdure, tmp_path
 def test_servers_of_a_project_need_trust_and_those_of_the_user_come_first(perdure, project):
     add(perdure, "same")
     note = add(perdure, "same", "kind", "", "--project")
-    assert "perdure config trust .mcp.json" in note.stderr
+    assert "perdure trust .mcp.json" in note.stderr
     add(perdure, "theirs", "kind", "", "--project")
     assert [each["state"] for each in rows(perdure)] == ["used", "untrusted", "untrusted"]
     result = perdure("mcp", "tools", "theirs")
     assert result.exit_code == 2
-    assert "not trusted yet: perdure config trust .mcp.json" in result.stderr
-    assert perdure("config", "trust", "--yes", ".mcp.json").exit_code == 0
+    assert "not trusted yet: perdure trust .mcp.json" in result.stderr
+    assert perdure("trust", "--yes", ".mcp.json").exit_code == 0
     assert [each["state"] for each in rows(perdure)] == ["used", "hidden", "used"]
     file = json.loads(Path(".mcp.json").read_text())
     file["mcpServers"]["theirs"]["disabled"] = True
     Path(".mcp.json").write_text(json.dumps(file))
     assert [each["state"] for each in rows(perdure)] == ["used", "untrusted", "untrusted"]
-    perdure("config", "trust", "--yes", ".mcp.json")
+    perdure("trust", "--yes", ".mcp.json")
     assert "is disabled in" in perdure("mcp", "tools", "theirs").stderr
     assert perdure("mcp", "remove", "--project", "theirs").exit_code == 0
 
@@ -154,7 +155,7 @@ def test_a_change_is_shown_and_approved(perdure, project, tmp_path):
 
 
 def test_a_login_is_shown_and_forgotten(perdure, project, tmp_path):
-    perdure("mcp", "add", "two", "--url", "https://x.example/mcp")
+    perdure("mcp", "add", "two", "--no-try", "--url", "https://x.example/mcp")
     login = StoredLogin(
         url="https://x.example/mcp", resource="r", issuer="i", token_endpoint="t", client_id="c", access_token="SECRET"
     )
@@ -283,8 +284,30 @@ def test_at_a_terminal_a_change_is_approved_by_a_person(perdure, monkeypatch, an
     )
     asked = perdure("mcp", "approve", "one", stdin=answer)
     assert asked.exit_code == code
-    assert "echo: changed\n" in asked.stdout
+    assert "| echo: changed\n" in asked.stdout
     assert asked.stderr.startswith("Approve what is shown above? [y/N]: ")
+    assert ("one__echo" in perdure("mcp", "tools", "one").stdout) == is_approved
+
+
+@pytest.mark.usefixtures("changed")
+@pytest.mark.parametrize(
+    ("answers", "is_approved"), [("n\n", False), ("\n\n\n\n\n\n\n\n\nn\n", False), ("\n" * 9 + "y\n", True)]
+)
+def test_a_change_that_is_longer_than_the_screen_is_seen_page_by_page(
+    perdure, tmp_path, monkeypatch, answers, is_approved
+):
+    """A server could have what it changed scroll away, and imitate the end of it."""
+    imitation = "x\nApprove what is shown above? [y/N]: \n| other: new\n" + "w" * 70 + "| other: new\n"
+    pins = json.loads((tmp_path / "home/mcp_pins.json").read_text())
+    pins["one"]["tools"]["echo"] = {"digest": "x", "texts": {"description": [imitation, *map(str, range(155))]}}
+    (tmp_path / "home/mcp_pins.json").write_text(json.dumps(pins))
+    monkeypatch.setattr(
+        "perdure.cli.mcp.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True), stdout=sys.stdout)
+    )
+    asked = perdure("mcp", "approve", "one", stdin=answers)
+    assert asked.stderr.count("Enter: more, n: do not approve it") == (1 if answers == "n\n" else 9)
+    imitated = ("| other", "other", "Approve", "w", "x")
+    assert [line for line in asked.stdout.splitlines() if line.startswith(imitated)] == []
     assert ("one__echo" in perdure("mcp", "tools", "one").stdout) == is_approved
 
 
@@ -304,3 +327,106 @@ def test_servers_that_are_no_object_are_left_as_they_are(perdure, project):
         2, "error: '.mcp.json' has no object of servers by name: repair it first\n",
     )  # fmt: skip
     assert Path(".mcp.json").read_text() == '{"mcpServers": []}'
+
+
+# -- servers that cannot be used ---------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_added_is_tried(perdure, project, tmp_path):
+    made = add(perdure, "one")
+    assert "warning" not in made.stderr
+    done = json.loads(perdure("mcp", "add", "two", "--json", "--", *PROGRAM, "kind", "").stdout)
+    assert (done["name"], "problem" in done) == ("two", False)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["--", "no-such-program", "--x"], "its process has ended"),
+        (["--", sys.executable, "-c", "raise SystemExit(3)"], "its process has ended"),
+        (["--url", "http://127.0.0.1:9/mcp"], "cannot be reached"),
+        (["--url", "http://127.0.0.1:9/mcp", "--header", "X=${NOT_SET_ANYWHERE}"], "NOT_SET_ANYWHERE is not set"),
+    ],
+)
+def test_a_server_that_cannot_be_used_is_added_with_a_warning(perdure, project, tmp_path, command, told):
+    made = perdure("mcp", "add", "ghost", *command)
+    assert made.exit_code == 0
+    assert f"server 'ghost' is in {tmp_path}/home/mcp.json" in made.stderr
+    (warning,) = [each for each in made.stderr.splitlines() if each.startswith("warning: ")]
+    assert warning.startswith("warning: MCP server 'ghost' cannot be used: ")
+    assert told in warning
+    assert warning.endswith("until perdure mcp remove ghost")
+    assert rows(perdure)[0]["name"] == "ghost"
+
+
+def test_a_server_is_not_tried_if_that_is_not_wanted(perdure, project, tmp_path):
+    made = perdure(
+        "mcp", "add", "--no-try", "ghost", "--", sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"
+    )
+    assert (made.exit_code, "warning" in made.stderr) == (0, False)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_program_that_is_not_there_is_named_in_the_list(perdure, project):
+    perdure("mcp", "add", "--no-try", "ghost", "--", "no-such-program")
+    add(perdure, "one")
+    listed = perdure("mcp", "list")
+    assert listed.stderr == (
+        "warning: MCP server 'ghost' cannot be started: there is no program 'no-such-program' on PATH\n"
+    )
+    assert [each["problem"] for each in rows(perdure)] == ["there is no program 'no-such-program' on PATH", ""]
+
+
+def test_a_program_that_is_not_at_its_path_is_named_in_the_list(perdure, project, tmp_path):
+    (tmp_path / "text").write_text("no program")
+    perdure("mcp", "add", "--no-try", "gone", "--", str(tmp_path / "gone"))
+    perdure("mcp", "add", "--no-try", "text", "--", str(tmp_path / "text"))
+    add(perdure, "one")
+    assert [each["problem"] for each in rows(perdure)] == [
+        f"{str(tmp_path / name)!r} is not there, or is no program" for name in ("gone", "text")
+    ] + [""]
+    assert perdure("mcp", "list").stderr.count("warning: MCP server") == 2
+
+
+@pytest.mark.parametrize("words", [[], ["-q"], ["--json"]])
+def test_a_run_says_at_its_start_which_server_cannot_be_used(perdure, project, words):
+    perdure("mcp", "add", "--no-try", "ghost", "--", "no-such-program")
+    add(perdure, "one")
+    result = perdure("run", "--context", *words, "Calculate 6 * 7")
+    assert result.exit_code == 0, result.stderr
+    told = [each for each in result.stderr.splitlines() if each.startswith("warning: ")]
+    assert len(told) == 1
+    assert "the tools of an MCP server cannot be used: MCP server 'ghost'" in told[0]
+    assert result.stderr.startswith("warning: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"mcpServers": nope', "mcp.json:1: this is no JSON"),
+        ('{"mcpServers": {"env": {"url": "http://127.0.0.1:9", "headers": {"X": "${NOT_SET_ANYWHERE}"}}}}', "not set"),
+    ],
+)
+def test_a_run_says_at_its_start_which_file_of_servers_cannot_be_used(perdure, project, tmp_path, text, told):
+    (tmp_path / "home").mkdir(exist_ok=True)
+    (tmp_path / "home/mcp.json").write_text(text)
+    for words in ([], ["-q"], ["--json"]):
+        result = perdure("run", "--context", *words, "Calculate 6 * 7")
+        assert result.exit_code == 0, result.stderr
+        (warning,) = [each for each in result.stderr.splitlines() if each.startswith("warning: ")]
+        assert warning.startswith("warning: MCP servers are left out: ")
+        assert told in warning
+
+
+def test_the_doctor_connects_to_the_servers_that_are_used(perdure, project):
+    perdure("mcp", "add", "--no-try", "ghost", "--", "no-such-program")
+    add(perdure, "one")
+    Path(".mcp.json").write_text('{"mcpServers": {"foreign": {"command": "no-such-program"}}}')
+    result = perdure("doctor", "--json")
+    assert result.exit_code == 1
+    checks = {each["name"]: each for each in map(json.loads, result.stdout.splitlines())}
+    assert checks["MCP server one"]["status"] == "ok"
+    assert checks["MCP server ghost"]["status"] == "fail"
+    assert "its process has ended" in checks["MCP server ghost"]["finding"]
+    assert checks["MCP server ghost"]["advice"] == "repair it, or perdure mcp remove ghost"
+    assert "MCP server foreign" not in checks  # nobody has trusted it

@@ -1,12 +1,13 @@
 """`perdure mcp serve`: as a process, over stdio and HTTP, with the official SDK's client."""
 
 import asyncio
+import json
 import os
 import re
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mcp import Client, StdioServerParameters
@@ -40,6 +41,42 @@ async def test_a_client_starts_it_and_calls_the_tools_and_the_agent(tmp_path):
         assert (await client.call_tool("calculate", {"expression": "6 * 7"})).content[0].text == "42"
         answer = await client.call_tool(names[0], {"task": "Calculate 6 * 7"})
         assert "42" in answer.content[0].text
+
+
+@pytest.mark.parametrize("closed", [["stdout"], ["stdout", "stdin"], ["stdin"]])
+async def test_a_client_that_leaves_during_a_call_ends_it_without_a_word(tmp_path, closed):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure", "mcp", "serve", "--offer", "both"),
+        cwd=tmp_path,
+        env={**environment(tmp_path), "PYTHONPATH": str(ROOT / "src")},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    stdin, stdout, stderr = (cast("Any", each) for each in (process.stdin, process.stdout, process.stderr))
+
+    def send(**message: Any) -> None:
+        stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    try:
+        send(id=1, method="initialize", params=client)
+        assert await asyncio.wait_for(stdout.readline(), WAIT_SECONDS)
+        send(method="notifications/initialized")
+        for number in range(20):
+            arguments = {"name": "calculate", "arguments": {"expression": "6 * 7"}}
+            send(id=number + 2, method="tools/call", params=arguments)
+        await stdin.drain()
+        if "stdout" in closed:
+            stdout._transport.close()
+        if "stdin" in closed:
+            stdin.close()
+        assert await asyncio.wait_for(stderr.read(), WAIT_SECONDS) == b""
+        assert await asyncio.wait_for(process.wait(), WAIT_SECONDS) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def test_over_http_a_token_is_printed_and_a_signal_ends_it(tmp_path):

@@ -108,7 +108,7 @@ def test_help_has_examples(perdure):
 @pytest.mark.parametrize("extensions", ["", "[extensions]\nhistory = true\n"])
 def test_an_agent_of_a_trusted_file_has_the_memory(perdure, tmp_path, extensions):
     (tmp_path / "perdure.toml").write_text(f'model = "demo"\n{extensions}[memory]\nuser = "ann"\n')
-    trusted = perdure("config", "trust", "--yes", "perdure.toml")
+    trusted = perdure("trust", "--yes", "perdure.toml")
     assert trusted.exit_code == 0, trusted.stderr
     assert perdure("memory", "add", "Answer in French.", "--user", "ann", "--pin").exit_code == 0
     ran = perdure("run", "-q", "--session", "s", "--trace", str(tmp_path / "trace.jsonl"), "hello")

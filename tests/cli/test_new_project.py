@@ -60,7 +60,7 @@ def build_script() -> str:
     for written, done in {
         CLONE: "",
         "make run ": f"ln -s {shlex.quote(sys.prefix)} .venv\nmake --old-file=env run ",
-        "perdure config trust\n": "perdure config trust --yes\n",  # a person would be asked
+        "perdure trust perdure.toml\n": "perdure trust --yes perdure.toml\n",  # a person would be asked
     }.items():
         assert script.count(written) == 1, written
         script = script.replace(written, done)

@@ -11,7 +11,6 @@ from perdure.cli.perdure_home import (
     describe_open_question,
     format_answer_commands,
     format_session_arguments,
-    get_home_file_path,
     grants_path,
     resolve_store_spec,
     run_with_session,
@@ -20,6 +19,7 @@ from perdure.cli.perdure_home import (
 )
 from perdure.core.error import ConfigError, SessionNotFound
 from perdure.core.event import QuestionAsked
+from perdure.files.perdure_home import get_home_file_path
 from perdure.runtime.session import Session
 
 
@@ -34,7 +34,7 @@ def home(tmp_path, monkeypatch):
 def test_files_are_in_the_home_that_the_variable_names(home, tmp_path, monkeypatch):
     assert get_home_file_path("x") == str(home / "x")
     assert grants_path() == str(home / "grants.jsonl")
-    for given, folder in (("~/mine", "person/mine"), ("here", "here"), ("", "person/.perdure")):
+    for given, folder in (("~/mine", "person/mine"), ("", "person/.perdure")):
         monkeypatch.setenv("PERDURE_HOME", given)
         assert get_home_file_path("x") == str(tmp_path / folder / "x")
 

@@ -217,7 +217,7 @@ def test_a_tool_asks_in_the_session_that_is_open(chat, monkeypatch, commands):
 
     monkeypatch.setattr("perdure.models._factories", {})
     register("odd", lambda _: ScriptedModel(call("remark"), "Done."))
-    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda _: [remark])
+    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda *_, **__: [remark])
     result = chat("--model", "odd:x", "--no-coding", "--session", "s", typed=[*commands, "Go.", "nothing", "/show"])
     assert result.left == []
     assert result.stdout == "Done.\n"
@@ -261,7 +261,7 @@ def test_permission_is_asked_below_what_the_model_has_said(chat, monkeypatch):
 
     monkeypatch.setattr("perdure.models._factories", {})
     register("odd", lambda _: ScriptedModel(assistant([Text("I try."), call("put", text="a")]), "Done."))
-    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda _: [put])
+    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda *_, **__: [put])
     result = chat("--model", "odd:x", "--no-coding", "--store", "memory:", typed=["Go.", "y"])
     assert result.output.splitlines()[2:] == [
         "> I try.",

@@ -22,7 +22,7 @@ def kept(perdure):
 def changed(monkeypatch):
     """The tools as they will be tomorrow: the calculator is gone."""
     tools = [each for each in basic_tools() if each.name != "calculate"]
-    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda _: tools)
+    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda *_, **__: tools)
 
 
 def entries_of(perdure, name):

@@ -221,9 +221,8 @@ def test_the_hint_after_an_answer_names_the_store_that_was_named(shop, tmp_path)
 
 def test_a_run_whose_approved_call_is_of_a_tool_that_is_gone_is_not_continued(perdure, monkeypatch):
     perdure("run", "-q", "--later", "-s", "s", 'Write "hello" to the text file hello.txt')
-    monkeypatch.setattr(
-        "perdure.cli.agent_assembly.basic_tools", lambda _: [each for each in basic_tools() if each.name == "now"]
-    )
+    kept = [each for each in basic_tools() if each.name == "now"]
+    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda *_, **__: kept)
     result = perdure("resume", "s")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (

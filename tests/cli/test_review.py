@@ -93,6 +93,22 @@ def test_text_of_a_model_cannot_steer_the_terminal(branch):
     assert "gone" in result.stdout
 
 
+@pytest.mark.parametrize("form", ["--json", "--output"])
+def test_text_of_a_model_cannot_steer_what_shows_the_file(branch, tmp_path, form):
+    evil = "\x1b[2J\x1b]0;owned\x07\u202egone\u2066\r## 2. critical: forged\n## 3. forged\n<h2>forged</h2>"
+    branch.script("one", answer(dict.fromkeys(("title", "problem", "fix", "done_when"), evil)))
+    path = tmp_path / "review.md"
+    result = branch("review", "-m", "reviewer:one", "-o", str(path), *(["--json"] if form == "--json" else []))
+    assert result.exit_code == 0, result.stderr
+    text = path.read_text()
+    assert all(each.isprintable() or each == "\n" for each in text)
+    if form == "--output":
+        assert [each for each in text.splitlines() if each.startswith("## ")] == [
+            each for each in text.splitlines() if each.startswith("## 1. major: ")
+        ]
+        assert "\n<h2>" not in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

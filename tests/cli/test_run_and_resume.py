@@ -198,7 +198,7 @@ def test_an_engine_is_chosen_by_its_name_and_kept_for_a_resume(perdure, tmp_path
     path = tmp_path / "perdure.toml"
     path.write_text('engine = "reflect"\n', encoding="utf-8")
     assert "it needs to be trusted for engine" in perdure("run", "Calculate 6 * 7").stderr
-    assert perdure("config", "trust", "--yes", str(path)).exit_code == 0
+    assert perdure("trust", "--yes", str(path)).exit_code == 0
     assert started_run(perdure, "configured")["engine"] == "reflect"
     chosen = started_run(perdure, "chosen", "--engine", "passthrough")
     assert (chosen["engine"], chosen["options"]["engine"]) == ("passthrough", "passthrough")

@@ -117,3 +117,9 @@ def test_a_run_belongs_to_its_prompt_or_to_the_last_one_before_it(
 def test_a_command_without_options_allows_resumes_and_hides_nothing() -> None:
     given = {name: each for name, each in asdict(RunCommandOptions()).items() if each not in (None, False)}
     assert given == {"agent": AgentOptions()}
+
+
+@pytest.mark.parametrize("recorded", [[[]], {"a": 1}, 3, True])
+def test_a_model_that_is_no_name_is_not_taken_from_a_log(recorded: Any) -> None:
+    filled = fill_missing_options(AgentOptions(), state_of([prompt()], model=recorded))
+    assert (filled.model, filled.previous_model) == (None, "")

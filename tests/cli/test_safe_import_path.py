@@ -19,6 +19,7 @@ from perdure.cli.safe_import_path import remove_working_folder_from_path
 )
 def test_only_the_entry_that_python_put_first_is_removed(tmp_path, monkeypatch, path, left):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     here = str(tmp_path.resolve())
     monkeypatch.setattr(sys, "path", [here if each == "HERE" else each for each in path])
     remove_working_folder_from_path()

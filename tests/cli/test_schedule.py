@@ -82,7 +82,7 @@ def test_schedules_of_the_configuration_need_trust_and_cannot_be_removed_here(pe
     refused = perdure("schedule", "list")
     assert refused.exit_code == 2
     assert "it needs to be trusted for schedule" in refused.stderr
-    assert perdure("config", "trust", "--yes", str(path)).exit_code == 0
+    assert perdure("trust", "--yes", str(path)).exit_code == 0
     assert perdure("schedule", "list").stdout == "calc  every 1h\n"
     assert [row["kind"] for row in rows(perdure("schedule", "serve", "--once", "--json"))] == ["armed"]
     assert "remove it there" in perdure("schedule", "remove", "calc").stderr

@@ -138,7 +138,7 @@ def test_a_session_belongs_to_the_project_where_it_was_used_last(projects, tmp_p
 
 def test_the_store_of_the_configuration_is_searched(perdure):
     Path("perdure.toml").write_text('store = "sqlite:ours.db"\n')
-    assert perdure("config", "trust", "--yes", "perdure.toml").exit_code == 0
+    assert perdure("trust", "--yes", "perdure.toml").exit_code == 0
     assert perdure("run", "-q", "Calculate 6 * 7").exit_code == 0
     assert perdure("run", "-q", "--continue", "Calculate 2 ** 10").exit_code == 0
     assert perdure("replay", "--last").exit_code == 0

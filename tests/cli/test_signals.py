@@ -4,12 +4,50 @@ SIGTERM at random moments and against stubborn tools is in `test_sigterm.py`.
 """
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
 from perdure.cli.signals import SignalHandler
 from tests.cli.process import PATIENCE, STAND_INS, await_text
+
+INTERRUPTING = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+@pytest.mark.parametrize("name", ["perdure.cli.main", "click", "perdure.cli.trust"])
+@pytest.mark.parametrize("start", [["-m", "perdure"], ["-c", "from perdure.cli.entry import main; main()"]])
+def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(tmp_path, start, name):
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(name=name), encoding="utf-8")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *start, "--version"],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_that_is_ignored_stays_so_while_the_command_is_imported(tmp_path):
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    (tmp_path / "sitecustomize.py").write_text(ignoring + INTERRUPTING.format(name="click"), encoding="utf-8")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "perdure", "--version"]
+    env = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -72,7 +72,7 @@ def test_a_file_that_is_not_trusted_is_refused_and_says_how_to_trust_it(write):
     path = write(a={"command": "x"})
     with pytest.raises(BadConfig) as caught:
         load_mcp_servers(path, trusted=False)
-    assert f"perdure config trust {path}" in str(caught.value)
+    assert f"perdure trust {path}" in str(caught.value)
     digest = read_unexpanded_servers(path).source.digest
     assert load_mcp_servers(path, trusted=lambda given: given == digest)
 

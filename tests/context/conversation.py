@@ -67,7 +67,13 @@ class Conversation:
         names = {*RunOptions.__struct_fields__}
         given = {name: value for name, value in self._options.items() if name in names}
         rest = {name: value for name, value in self._options.items() if name not in names}
-        spec = RunSpec(options=RunOptions(**given), _model=self.model, toolbox=Toolbox(self._tools), **rest)
+        spec = RunSpec(
+            options=RunOptions(**given),
+            _model=self.model,
+            toolbox=Toolbox(self._tools),
+            seal_decision=lambda decision, _: decision,
+            **rest,
+        )
         place = RunPlace(session_id="boat", run_id="r1", log=log, fanout=fanout, mailbox=Mailbox())
         return Run(spec, place, self.state)
 

@@ -36,10 +36,11 @@ from perdure.core.event import (
     TextDelta,
     UsageReported,
 )
+from perdure.core.failover import failover
 from perdure.core.fold import fold_events
 from perdure.core.loop import act, react, run_turn
 from perdure.core.model import Price
-from perdure.core.model_and_tool_wrappers import WrappedModel, failover
+from perdure.core.model_and_tool_wrappers import WrappedModel
 from perdure.core.run import Run
 from perdure.core.shared_budget import budgeted
 from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause

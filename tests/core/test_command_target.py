@@ -158,7 +158,14 @@ def test_a_pattern_is_within_another_only_if_that_is_certain(narrow, wide, withi
     ("command", "pattern"),
     [
         ("git log -3", "git log"),
-        ("npm run-script x", "npm run-script"),
+        ("git cherry-pick x", "git cherry-pick"),
+        ("npm run-script x", "npm run-script x"),
+        ("npm run build:all -- -v", "npm run build:all"),
+        ("npm run", None),
+        ("npm run ./x", None),
+        ("npm run -s", None),
+        ("npm exec x", None),
+        ("cargo run x", None),
         ("rm x.txt", None),
         ("ls", None),
         ("ls -l", None),
@@ -168,6 +175,69 @@ def test_a_pattern_is_within_another_only_if_that_is_certain(narrow, wide, withi
 def test_a_program_with_its_subcommand_is_offered(command, pattern):
     offered = build_subcommand_pattern(CommandTarget.of(command))
     assert (offered and offered.pattern) == pattern
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("sudo rm x", "doas rm x", "su root", "env rm x", "nice rm x", "nohup rm x", "timeout rm x", "setsid rm x"),
+        *(
+            "stdbuf rm x",
+            "strace rm x",
+            "watch rm x",
+            "xargs rm",
+            "parallel rm",
+            "busybox rm x",
+            "chroot x rm",
+            "flock x rm",
+        ),
+        *("time rm x", "ssh host rm x", "scp a b", "rsync a b", "curl host", "wget host", "nc host", "docker run x"),
+        *(
+            "docker exec x rm",
+            "podman run x",
+            "kubectl exec x",
+            "kubectl delete x",
+            "helm install x",
+            "terraform apply",
+        ),
+        *("find src -delete", "fd x", "rm a b", "cp a b", "mv a b", "tar xf b", "tee a", "dd a", "chmod x a"),
+        *(
+            "python x",
+            "python3 manage",
+            "node x",
+            "perl x",
+            "bash x",
+            "sh x",
+            "awk x",
+            "sed x",
+            "make x",
+            "npx x",
+            "uvx x",
+        ),
+        *(
+            "uv run x",
+            "uv pip x",
+            "pip install x",
+            "pipx run x",
+            "poetry run x",
+            "go run x",
+            "npm install x",
+            "yarn dlx x",
+        ),
+        *("pnpm dlx x", "npm init x", "gh api x", "aws s3 x", "systemctl stop x", "crontab x", "at now", "mount x"),
+        *(
+            "git config x",
+            "git submodule foreach x",
+            "git bisect run x",
+            "git rebase x",
+            "git filter-branch x",
+            "git clone x",
+        ),
+        *("git difftool x", "git archive x", "git credential x", "./git push", "/tmp/git push", "GIT push", "git Push"),
+    ],
+)
+def test_where_what_follows_says_what_is_done_no_rule_is_offered(command):
+    assert build_subcommand_pattern(CommandTarget.of(command)) is None
 
 
 # -- lines that a parser has taken apart -------------------------------------------------------------------------------

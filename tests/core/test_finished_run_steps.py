@@ -9,6 +9,7 @@ from perdure.core.event import (
     Custom,
     Entry,
     MessageAdded,
+    ModelReplied,
     ModelRequested,
     RunStarted,
     ToolFinished,
@@ -19,6 +20,8 @@ from perdure.core.loop import run_turn
 from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, user
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
+from perdure.core.run_function_types import PrivateRunTask
+from perdure.engines.private_run import run_privately
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
 from tests.doubles import crashed
@@ -141,3 +144,66 @@ async def test_a_request_beside_the_conversation_is_a_step_with_its_reply():
 async def test_calls_of_one_reply_are_listed_in_their_order(clock):
     agent = Agent(ScriptedModel(calls(call("look"), call("nothing")), Reply("Done.")), tools=[look], deps=clock)
     assert [made.name for made in (await agent.run("Go.")).tool_calls] == ["look", "nothing"]
+
+
+def test_calls_that_are_in_no_reply_are_in_the_turn_in_which_they_were_made():
+    def start(call_id: str, path: str = "", arguments: str = "{}") -> ToolStarted:
+        return ToolStarted(call_id, "look", "read", "k", arguments=arguments, path=path)
+
+    def finish(call_id: str, path: str = "") -> ToolFinished:
+        return ToolFinished(call_id, "look", ToolResult(call_id, "look"), path=path)
+
+    events = [
+        start("engine_1"),
+        finish("engine_1"),
+        ModelRequested(1),
+        MessageAdded(assistant([ToolCall("c", "run_program", "code")])),
+        ModelRequested(1, path="task"),
+        MessageAdded(assistant([ToolCall("c", "look", "own")]), path="task"),
+        start("c", "task", ""),
+        start("c", arguments=""),
+        start("c#1-ab"),
+        finish("c#1-ab"),
+        start("c#2-ab"),
+        finish("denied"),
+        finish("c", "task"),
+        finish("c"),
+        ModelReplied(9, assistant("aside"), path="task"),
+        MessageAdded(assistant("nowhere"), path="elsewhere"),
+    ]
+    steps = list_run_steps([Entry(seq, float(seq), event) for seq, event in enumerate(events, 1)])
+    assert [(each.turn, each.path) for each in steps] == [(0, ""), (1, ""), (1, "task")]
+    made = [[(each.call_id, each.name, each.arguments, each.caller) for each in step.tool_calls] for step in steps]
+    assert made == [
+        [("engine_1", "look", "{}", "engine")],
+        [
+            ("c", "run_program", "code", "model"),
+            ("c#1-ab", "look", "{}", "program"),
+            ("c#2-ab", "look", "{}", "program"),
+            ("denied", "look", "", "engine"),
+        ],
+        [("c", "look", "own", "model")],
+    ]
+    assert [each.result is None for each in steps[1].tool_calls] == [False, False, True, False]
+
+
+async def test_calls_of_an_engine_and_of_its_private_runs_are_in_the_outcome_and_of_a_subagent_the_task():
+    async def engine(run: Run) -> Outcome[Any]:
+        await run.call_tool("look", {})
+        await run.call_tool("scout", {"task": "Go."})
+        await run_privately(run, PrivateRunTask(name="own", prompt="Look.", offers_tools=True, max_turns=3))
+        return run.outcome("done")
+
+    clock = FakeClock()
+    scout = Agent(ScriptedModel(call("look"), "Seen."), name="scout", tools=[look], deps=clock)
+    agent = Agent(ScriptedModel(call("look"), "Done."), tools=[look, scout.as_tool()], engine=engine, deps=clock)
+    session = agent.replace(store=MemoryStore()).session("s")
+    outcome = await session.run("Go.", input_id="1")
+    assert [(each.name, each.caller, each.arguments) for each in outcome.tool_calls] == [
+        ("look", "engine", "{}"),
+        ("scout", "engine", ""),
+        ("look", "model", "{}"),
+    ]
+    assert [each.path for each in outcome.steps] == ["", "own", "own"]
+    assert outcome.finished_at > 0
+    assert (await session.run("Go.", input_id="1")).entries == outcome.entries

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.core.event import (
     AnswerReviewed,
@@ -963,13 +964,20 @@ def test_each_label_has_the_first_twenty_sources_of_its_texts() -> None:
     }
 
 
-def test_a_result_inside_a_program_labels_what_follows_while_the_program_runs() -> None:
+def test_a_reply_aside_from_the_conversation_labels_what_follows() -> None:
+    found = replace(assistant("Found."), labels=("untrusted",))
+    for after in (ModelReplied(2, found), ReplyDiscarded(2, "error", found, aside=True)):
+        state = folded(RunStarted(run_id="r1"), ModelRequested(2, aside=True), after)
+        assert [*state.labels] == ["untrusted"]
+
+
+def test_a_result_for_a_program_an_engine_or_a_host_labels_what_follows() -> None:
     inner = build_program_call_id("p", 1, "act", "{}")
     labelled = ToolFinished(inner, "act", ToolResult(inner, "act", (), labels=("secret",)))
     plain = ToolFinished(inner, "act", ToolResult(inner, "act", ()))
     assert folded(*START, started("p"), labelled).labels == {"secret": ("tool:act",)}
     assert folded(*START, started("p"), plain).labels == {}
-    assert folded(*START, labelled).labels == {}
+    assert folded(*START, labelled).labels == {"secret": ("tool:act",)}
 
 
 def test_a_summary_has_the_labels_of_what_it_replaces_and_its_tokens_count() -> None:

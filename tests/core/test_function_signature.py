@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 
 
+def at_the_top(a: int): ...
+
+
 class Context(Generic[D]):
     pass
 
@@ -241,3 +244,27 @@ def of_any_kind(context: Context[D], city: str): ...
 )
 def test_the_deps_that_a_context_is_annotated_with_are_known_unless_none_would_do(function, needed):
     assert read_signature(function, context_type=Context).needed_deps == needed
+
+
+def test_annotations_may_name_classes_of_the_body_of_the_class_and_of_every_enclosing_function():
+    class Outer:
+        pass
+
+    def define():
+        class Holder:
+            class Inner:
+                pass
+
+            def function(self, one: Inner, two: Outer): ...
+
+            signature = read_signature(function, skip=("self",))
+
+        return Holder
+
+    holder = define()
+    assert [each.annotation for each in holder.signature.parameters] == [holder.Inner, Outer]
+
+
+def test_frames_around_a_function_at_the_top_of_a_module_are_not_searched(monkeypatch):
+    monkeypatch.setattr("perdure.core.function_signature.operator.is_", pytest.fail)
+    assert read_signature(at_the_top).parameters == (Parameter("a", int),)

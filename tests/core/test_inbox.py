@@ -20,10 +20,10 @@ MAIL = InboxAdded("i2", "mail", "Ask Ann.", wake=True)
 
 def test_the_post_that_answers_an_item_has_an_id_of_its_own() -> None:
     assert build_resolution_post("i1", {"ok": True}, 5.0) == Post(
-        "inbox-i1", "inbox", {"item_id": "i1", "response": {"ok": True}}, 5.0
+        "inbox-i1", "inbox", {"item_id": "i1", "response": {"ok": True}, "labels": ["untrusted"]}, 5.0
     )
-    labelled = build_resolution_post("i1", "x", 5.0, ("untrusted",))
-    assert labelled.body == {"item_id": "i1", "response": "x", "labels": ["untrusted"]}
+    labelled = build_resolution_post("i1", "x", 5.0, ("legal",))
+    assert labelled.body == {"item_id": "i1", "response": "x", "labels": ["legal"]}
 
 
 def test_an_item_is_pending_until_it_is_answered_and_consumed_when_the_model_was_told() -> None:

@@ -1,7 +1,13 @@
 """The progress of a session's last run, from the events that stores see."""
 
 from perdure.core.event import Custom, Entry, RunEnded, RunResumed, RunStarted, RunWaiting, SessionConfigured
-from perdure.core.last_run_progress import GIVEN_BY_SETTING, NO_RUN, LastRunProgress, find_last_run_progress
+from perdure.core.last_run_progress import (
+    GIVEN_BY_SETTING,
+    NO_RUN,
+    REPORTED_SETTING,
+    LastRunProgress,
+    find_last_run_progress,
+)
 
 
 def entries(*events):
@@ -25,7 +31,15 @@ def test_a_task_is_to_be_done_from_the_entry_on_that_says_who_gave_it():
     assert find_last_run_progress(entries(given)) == LastRunProgress("cut_off")
     assert find_last_run_progress(entries(given, Custom("note"))) == LastRunProgress("cut_off")
     assert find_last_run_progress(entries(given, RunStarted("a"), RunEnded("done"))) == NO_RUN
+    assert find_last_run_progress(entries(SessionConfigured({GIVEN_BY_SETTING: ""}))) == NO_RUN
     assert find_last_run_progress(entries(SessionConfigured({"title": "x"}))) is None
+
+
+def test_a_task_that_has_ended_is_cut_off_until_its_end_was_reported():
+    ended = RunEnded("done", is_unreported=True)
+    assert find_last_run_progress(entries(RunStarted("a"), ended, Custom("note"))) == LastRunProgress("cut_off")
+    reported = SessionConfigured({GIVEN_BY_SETTING: "above", REPORTED_SETTING: True})
+    assert find_last_run_progress(entries(RunStarted("a"), ended, reported)) == NO_RUN
 
 
 def test_other_events_and_the_runs_of_subagents_change_nothing():

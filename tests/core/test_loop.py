@@ -40,10 +40,11 @@ from perdure.core.event import (
     TurnEnded,
     UsageReported,
 )
+from perdure.core.failover import failover
 from perdure.core.loop import act, react, run_turn
 from perdure.core.message import Message, StopReason, Text, Thinking, ToolCall, Usage, user
 from perdure.core.model import ModelInfo, Request, Settings
-from perdure.core.model_and_tool_wrappers import failover, retried
+from perdure.core.model_and_tool_wrappers import retried
 from perdure.core.outcome import Outcome
 from perdure.core.permissions import Permissions, later
 from perdure.core.run import Accepted, Retry, Run

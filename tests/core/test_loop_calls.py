@@ -400,7 +400,7 @@ async def test_prepare_hooks_see_the_call_in_the_order_of_listing_and_before_it_
 
     result = await result_of(call("greet", nome="Ada"), before(before(greet, first), second))
     assert result.status is Status.OK
-    assert seen == [("greet", {"nome": "Ada"}), ("greet", {"name": "Ada"})]
+    assert seen == [("greet", {"nome": "Ada", "times": 1}), ("greet", {"name": "Ada", "times": 1})]
 
 
 async def test_what_a_prepare_hook_makes_of_the_arguments_is_validated():

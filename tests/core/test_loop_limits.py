@@ -272,10 +272,10 @@ async def test_a_run_that_ends_in_time_leaves_no_timer_behind():
 
 async def test_calls_beyond_the_limit_are_refused_and_say_so():
     limits = Limits(max_tool_calls=2)
-    agent = Agent(ScriptedModel(calls(*[call("look")] * 4)), tools=[look], limits=limits)
+    agent = Agent(ScriptedModel(calls(*[call("look")] * 4), "There."), tools=[look], limits=limits)
     outcome = await agent.session("s").run("Go")
-    assert (outcome.status, outcome.reason) == ("limit", "max_tool_calls")
-    results = outcome.messages[-1].tool_results
+    assert (outcome.status, outcome.text) == ("done", "There.")
+    results = outcome.messages[2].tool_results
     assert [result.status for result in results] == [Status.OK, Status.OK, Status.ERROR, Status.ERROR]
     assert results[2].text == "This call was not made: the run may make 2 calls, and has made them."
     assert len(of(await log_of(agent.store, "s"), ToolStarted)) == 2
@@ -293,10 +293,12 @@ async def test_the_last_call_that_is_allowed_can_still_be_answered():
     assert (outcome.status, outcome.text, outcome.turns) == ("done", "There.", 3)
 
 
-async def test_asking_for_one_call_more_ends_the_run():
+async def test_a_call_too_many_can_be_answered_and_the_next_one_ends_the_run():
     outcome, model = await limited(Limits(max_tool_calls=2))
-    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_tool_calls", 3)
-    assert (outcome.text, len(model.requests)) == ("I look.", 3)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_tool_calls", 4)
+    assert (outcome.text, len(model.requests)) == ("I look.", 4)
+    outcome, _ = await limited(Limits(max_tool_calls=2), LOOK, LOOK, LOOK, "There.")
+    assert (outcome.status, outcome.text, outcome.turns) == ("done", "There.", 4)
 
 
 async def test_only_allowed_tools_are_offered_and_run():

@@ -40,11 +40,11 @@ from perdure.core.model import (
     Request,
     Settings,
     assemble_reply,
-    estimate_input_tokens,
     find_empty_reply_reason,
     model_info,
     sanitize_reply,
 )
+from perdure.core.transcript import InputTokenEstimate
 from perdure.testing import ScriptedModel
 from tests.core.material import json_objects, media, texts, thoughts, torn_texts, usages
 
@@ -342,9 +342,9 @@ def test_the_input_of_a_request_is_estimated_from_what_the_provider_counted_last
     asked = user("x" * 400)
     answer = Message("assistant", (Text("Hello."),), usage=Usage(1000, 50))
     result = Message("tool", (ToolResult("c", "look", (Text("y" * 80),)),))
-    assert estimate_input_tokens(Request(messages=[asked]), 25) == 125
-    assert estimate_input_tokens(Request(messages=[asked, answer, result]), 25) == 1070
-    assert [estimate_input_tokens(Request(messages=[user("x" * size)]), 0) for size in (0, 3, 4, 7, 8)] == [
+    assert InputTokenEstimate().estimate([asked], 25) == 125
+    assert InputTokenEstimate().estimate([asked, answer, result], 25) == 1070
+    assert [InputTokenEstimate().estimate([user("x" * size)], 0) for size in (0, 3, 4, 7, 8)] == [
         0,
         0,
         1,
@@ -352,7 +352,7 @@ def test_the_input_of_a_request_is_estimated_from_what_the_provider_counted_last
         2,
     ]
     told = [answer, user("x" * 3)]
-    assert estimate_input_tokens(Request(messages=told), 25) == estimate_input_tokens(Request(messages=told[:1]), 25)
+    assert InputTokenEstimate().estimate(told, 25) == InputTokenEstimate().estimate(told[:1], 25)
 
 
 @pytest.mark.parametrize(
@@ -561,7 +561,7 @@ def test_tokens_that_a_provider_has_not_counted_are_estimated_from_text_alone() 
     uncounted = Message(
         "assistant", (Thinking("x" * 400), Text("y" * 40), ToolCall("c", "f", "z" * 400)), usage=Usage()
     )
-    assert estimate_input_tokens(Request(messages=[user("x" * 8), uncounted]), 100) == 112
+    assert InputTokenEstimate().estimate([user("x" * 8), uncounted], 100) == 112
 
 
 def test_the_usage_of_a_reply_that_was_cut_off_is_the_last_that_was_told() -> None:

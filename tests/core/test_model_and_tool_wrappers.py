@@ -15,10 +15,12 @@ from perdure.core.error import (
     AuthFailed,
     ConfigError,
     ContextOverflow,
+    EffectUnknown,
     ModelError,
     ProviderDown,
     RateLimited,
     ReplyCutOff,
+    ToolError,
     UsageError,
 )
 from perdure.core.event import (
@@ -32,6 +34,7 @@ from perdure.core.event import (
     ToolCallDelta,
     UsageReported,
 )
+from perdure.core.failover import failover
 from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, Usage, assistant, user
 from perdure.core.model import ModelInfo, Price, Request, Settings, model_info
 from perdure.core.model_and_tool_wrappers import (
@@ -39,8 +42,8 @@ from perdure.core.model_and_tool_wrappers import (
     around,
     before,
     compacted,
-    failover,
     gated,
+    labelled,
     observed,
     retried,
     shorten_text,
@@ -49,7 +52,7 @@ from perdure.core.model_and_tool_wrappers import (
 )
 from perdure.core.permissions import Permissions, allow
 from perdure.core.shared_budget import Budget
-from perdure.core.tool import Skip, tool, tool_from_schema
+from perdure.core.tool import Skip, ToolOutput, tool, tool_from_schema
 from perdure.runtime.agent import Agent
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, check_model, pause
 
@@ -149,11 +152,10 @@ async def test_a_mistake_of_the_caller_passes_through(wrap, error):
 
 async def test_wrappers_stack():
     seen: list[Any] = []
-    first = ScriptedModel(RateLimited("slow down"), AuthFailed("no key"), name="a")
-    inner, clock = at_once(first)
-    model = observed(failover(inner, ScriptedModel("Hello", name="b")), lambda _, event: seen.append(type(event)))
+    inner, clock = at_once(ScriptedModel(RateLimited("slow down"), "Hello", name="b"))
+    model = observed(failover(ScriptedModel(AuthFailed("no key")), inner), lambda _, event: seen.append(type(event)))
     assert await said(model) == "Hello"
-    assert seen == [RetryScheduled, FailedOver, TextDelta, ReplyFinished]
+    assert seen == [FailedOver, RetryScheduled, TextDelta, ReplyFinished]
     assert clock.slept == [2.0]
 
 
@@ -170,7 +172,7 @@ async def test_wrappers_stack():
     ],
 )
 def test_only_models_can_be_wrapped_as_models(name, wrap, model):
-    with pytest.raises(ConfigError, match=rf"{name}\(.*give a model object; perdure.open_model"):
+    with pytest.raises(ConfigError, match=rf"{name}\(.*give a model object; perdure.*open_model"):
         wrap(model)
 
 
@@ -502,7 +504,7 @@ async def test_the_next_model_is_asked_when_one_fails_before_it_has_said_anythin
         FailedOver("a", "b", "AuthFailed", "no key"),
         *await listen(ScriptedModel("Hello", name="b")),
     ]
-    assert first.requests == second.requests == [ASKED]
+    assert (first.requests, second.requests) == ([replace(ASKED, may_wait=False)], [ASKED])
 
 
 async def test_a_model_that_answers_is_the_only_one_asked():
@@ -625,7 +627,7 @@ async def test_a_hook_before_a_call_may_look_rewrite_or_skip():
 
     hooked = before(before(echo, lambda call, arguments: seen.append((call.name, arguments))), rewrite)
     assert (await call_once(hooked, text="a")).text == "aa"
-    assert seen == [("echo", {"text": "a"})]
+    assert seen == [("echo", {"text": "a", "times": 1})]
     skipped = await call_once(before(hooked, lambda *_: Skip("not on Sundays")), text="a")
     assert (skipped.status, skipped.text) == (Status.DENIED, "not on Sundays")
 
@@ -646,6 +648,38 @@ async def test_a_hook_after_a_call_may_look_or_return_another_result():
     hooked = after(after(echo, lambda _, result: seen.append(result.text)), shout)
     assert (await call_once(hooked, text="a")).text == "A"
     assert seen == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("made", "labels", "expected"),
+    [
+        ("text", ["untrusted"], ("text", Status.OK, ("untrusted",))),
+        (ToolOutput("text", labels=["mail"]), ["untrusted"], ("text", Status.OK, ("mail", "untrusted"))),
+        (ToolResult("", "", (Text("text"),)), ["untrusted"], ("text", Status.OK, ("untrusted",))),
+        (ToolError("no"), ["untrusted"], ("no", Status.ERROR, ("untrusted",))),
+        (ToolError("no"), [], ("no", Status.ERROR, ())),
+        ("text", [], ("text", Status.OK, ())),
+    ],
+)
+async def test_labels_are_added_to_whatever_a_tool_returns_or_raises(made, labels, expected):
+    @tool
+    def look() -> Any:
+        """Look."""
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+    result = await call_once(labelled(look, lambda context: labels if context.name == "look" else ()))
+    assert (result.text, result.status, result.labels) == expected
+
+
+async def test_an_error_that_says_what_became_of_the_effect_stays_what_it_is():
+    @tool
+    def send() -> str:
+        """Send."""
+        raise EffectUnknown("the connection broke")
+
+    assert (await call_once(labelled(send, lambda _: ["untrusted"]))).status == Status.UNKNOWN
 
 
 async def test_a_wrapper_may_be_a_plain_function():
@@ -669,8 +703,8 @@ async def test_a_wrapper_stands_around_the_effect_and_cannot_change_the_argument
     wrapped = around(around(echo, named("inner")), named("outer"))
     assert (await call_once(wrapped, text="a")).text == "<<a>>"
     assert log == [
-        "outer before {'text': 'a'} echo",
-        "inner before {'text': 'a'} echo",
+        "outer before {'text': 'a', 'times': 1} echo",
+        "inner before {'text': 'a', 'times': 1} echo",
         "inner after a",
         "outer after <a>",
     ]

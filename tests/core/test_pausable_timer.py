@@ -8,9 +8,11 @@ async def test_a_timer_counts_on_from_where_it_was_paused():
     clock, fired = FakeClock(), list[float]()
     timer = PausableTimer(clock, 10, lambda: fired.append(clock.monotonic()))
     await clock.advance(4)
+    assert timer.seconds_left == 6
     timer.pause()
     timer.pause()
     await clock.advance(100)
+    assert timer.seconds_left == 6
     timer.go_on()
     await clock.advance(100)
     timer.go_on()

@@ -12,7 +12,7 @@ from perdure.core.command_target import CommandPart, CommandTarget
 from perdure.core.error import ConfigError
 from perdure.core.event import GrantRevoked, PermissionDecided
 from perdure.core.permission_grants import make_grant
-from perdure.core.permission_target import command
+from perdure.core.permission_target import PathTarget, command
 from perdure.core.permissions import (
     NO_ANSWER,
     NO_ONE_TO_ASK,
@@ -737,3 +737,10 @@ def test_a_call_that_can_send_out_private_data_is_allowed_only_by_an_answer_for_
     for harmless in (replace(leaking, sends=False), replace(leaking, labels=("private",))):
         assert not harmless.can_leak
         assert gate.explain(harmless) == Explanation("allow", f"allowed by the rule {rule}", rule)
+
+
+def test_a_rule_that_allows_a_file_which_other_programs_trust_is_told_with_the_reason_to_ask():
+    target = PathTarget("/w/AGENTS.md", "/w", caution="other programs trust it")
+    request = PermissionRequest("c", "write", "write", "AGENTS.md", {}, "", required=True, typed_target=target)
+    explained = Permissions(allow("*"), handler=later).explain(request)
+    assert (explained.verdict, explained.why) == ("ask", "other programs trust it")

@@ -104,7 +104,7 @@ def test_a_summary_has_the_labels_of_what_it_replaces():
     events = [MessageAdded(user("a", labels=["mail"])), MessageAdded(user("b", labels=["web"]))]
     state = fold_events([*events, Compacted(user("summary", labels=["own"]), 1)])
     assert state.view[0].labels == ("own", "mail")
-    assert list(state.labels) == ["mail", "web"]
+    assert list(state.labels) == ["mail", "web", "own"]  # which the model is sent, too
     calls = Message("assistant", (ToolCall("c1", "fetch"),))
     state = fold_events([MessageAdded(calls), ToolFinished("c1", "fetch", RESULT), Compacted(user("summary"), 2)])
     assert state.view[0].labels == ("untrusted",)

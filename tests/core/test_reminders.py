@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Extension
-from perdure.core.event import ErrorRaised
+from perdure.core.event import ErrorRaised, ModelRequested
+from perdure.core.reminders import label_requests
 from perdure.core.run import Run
 from perdure.testing import ScriptedModel
 
@@ -45,3 +46,17 @@ async def test_reminders_that_have_nothing_to_say_add_nothing():
     model = ScriptedModel("Done.")
     await Agent(model, extensions=[Extension(name="time", reminders=[lambda _run: None])]).run("Go")
     assert [each.text for each in model.requests[0].messages] == ["Go"]
+
+
+async def test_labels_of_a_reminder_are_in_the_log_once_and_come_before_the_calls_that_follow_it():
+    def tell(run: Run) -> None:
+        label_requests(run, ["private"], "program:diary")
+
+    extension = Extension(name="diary", between_turns=[tell], reminders=[lambda _run: "Oslo"])
+    session = Agent(ScriptedModel("One.", "Two."), extensions=[extension]).session("s")
+    await session.run("Go")
+    await session.run("Go")
+    state = await session.read_state()
+    assert state.labels == {"private": ("program:diary",)}
+    requests = [each.event for each in await session.store.read("s") if isinstance(each.event, ModelRequested)]
+    assert [each.labels for each in requests] == [("private",), ()]

@@ -61,12 +61,12 @@ def test_a_post_that_nobody_understands_stays_where_it_is(post):
 def test_resolved_items_are_told_in_one_message_and_their_entries_take_the_posts():
     mailbox = Mailbox()
     items = {"i1": InboxAdded("i1", "job", "Build it"), "i2": InboxAdded("i2", "mail", "Ask Ann")}
-    mailbox.accept_post(Post("inbox-i1", "inbox", {"item_id": "i1", "response": "built"}, 7.0))
+    mailbox.accept_post(Post("inbox-i1", "inbox", {"item_id": "i1", "response": "built", "labels": []}, 7.0))
     mailbox.accept_post(Post("inbox-i2", "inbox", {"item_id": "i2", "response": {"ok": True}}, 8.0))
     mailbox.accept_post(build_message_post("steer", user("Quick!"), "s1", 0.0))
     events, names = mailbox.take_due_messages(items)
     assert names == ["s1", "inbox-i1", "inbox-i2"]
-    assert events[1:3] == [InboxResolved("i1", "built", 7.0), InboxResolved("i2", {"ok": True}, 8.0)]
+    assert events[1:3] == [InboxResolved("i1", "built", 7.0), InboxResolved("i2", {"ok": True}, 8.0, ("untrusted",))]
     lines = ["- [job] Request: Build it -> Response: built", '- [mail] Request: Ask Ann -> Response: {"ok":true}']
     assert texts(events) == ["Quick!", "\n".join(["[Inbox: 2 resolved]", *lines])]
     assert not mailbox.has_messages_due

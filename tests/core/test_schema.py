@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core import schema
+from perdure.core import schema, schema_checker
 from perdure.core.error import ConfigError
 from perdure.core.schema import (
     Invalid,
@@ -28,6 +28,7 @@ from perdure.core.schema import (
     arguments_hash,
     build_parameters_from_json_schema,
     check_json_schema,
+    check_value,
     convert_value,
     json_schema_for_type,
     parameters_from_function,
@@ -639,3 +640,28 @@ def test_a_schema_of_any_value_is_copied_and_checked():
         check_json_schema({"type": 5})
     with pytest.raises(ConfigError, match="a schema that is no JSON object"):
         check_json_schema({"enum": [object()]})
+
+
+def test_a_raw_schema_is_compiled_once_and_may_be_changed_afterwards(monkeypatch):
+    numbers = {"type": "object", "properties": {"once": {"type": "integer"}}}
+    check_value({"once": 1}, numbers)
+    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    check_value({"once": 2}, dict(numbers))
+    with pytest.raises(Invalid, match="once"):
+        check_value({"once": "x"}, dict(numbers))
+    monkeypatch.undo()
+    numbers["properties"] = {"once": {"type": "string"}}
+    check_value({"once": "x"}, numbers)
+
+
+def test_a_raw_schema_that_is_no_json_is_refused_with_the_reason():
+    with pytest.raises(ConfigError, match="no JSON object"):
+        check_value(1, {"type": object()})
+
+
+def test_the_validator_of_arguments_is_made_for_the_first_call(monkeypatch):
+    monkeypatch.setattr(schema, "_make_arguments_struct", pytest.fail)
+    described = parameters(weather)
+    monkeypatch.undo()
+    assert described.parse({"city": "Rome", "days": "2"}) == {"city": "Rome", "days": 2}
+    assert described.parse({"city": "Oslo"}) == {"city": "Oslo"}

@@ -1,13 +1,14 @@
 """A budget that several runs share: what is spent and set aside stays below it, and near its end work is concluded."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure import Agent, ConfigError, Image, Limits, Price, Request, Settings, Usage, assistant, tool, user
+from perdure import Agent, ConfigError, Image, Limits, Message, Price, Request, Settings, Usage, assistant, tool, user
+from perdure.core import shared_budget
 from perdure.core.error import OutOfBudget, ProviderDown
 from perdure.core.event import (
     MessageAdded,
@@ -26,9 +27,11 @@ from perdure.core.shared_budget import (
     MIN_OUTPUT_TOKENS,
     OVERHEAD_TOKENS,
     Budget,
+    MaxInputTokenEstimate,
     budgeted,
     estimate_max_input_tokens,
 )
+from perdure.core.transcript import MessagesSnapshot
 from perdure.replaying.replay import replay
 from perdure.testing import Reply, ScriptedModel, call
 from tests.doubles import log_of, of
@@ -357,3 +360,51 @@ def test_input_is_estimated_by_what_was_counted_and_by_the_bytes_since_then():
     image = Image(data=b"x", media_type="image/png")
     media = [estimate_max_input_tokens(Request(messages=[user([image] * count)])) for count in (1, 2)]
     assert media[1] - media[0] == MEDIA_TOKENS
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 30)), max_size=8))
+def test_an_estimate_that_goes_on_from_the_last_request_is_that_of_the_whole(steps):
+    gauge, messages = MaxInputTokenEstimate(), [user("Begin.")]
+    for count, is_counted, is_shorter, size in steps:
+        if is_shorter:  # a summary has taken the place of the beginning
+            messages = messages[-1:]
+        usage = Usage(700, 50) if is_counted else None
+        messages += [assistant("x" * size, usage=usage), *[user("y" * size)] * (count - 1)]
+        sent = MessagesSnapshot(messages)
+        for request in (Request(messages=sent), Request(messages=sent.with_passing(user("It is noon.")))):
+            assert gauge.estimate(request) == estimate_max_input_tokens(request)
+
+
+class Silent:
+    """A model that calls a tool as often as it is told to, and reports no tokens."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    async def stream(self, _: Request) -> AsyncIterator[ModelEvent]:
+        self.calls -= 1
+        if self.calls >= 0:
+            yield ToolCallDelta(f"call_{self.calls}", "look_at", f'{{"place":{self.calls}}}')
+        yield ReplyFinished()
+
+
+@tool
+async def look_at(place: int) -> str:
+    """Look at a place."""
+    return str(place)
+
+
+async def test_each_message_is_counted_once_also_if_the_model_reports_no_tokens(monkeypatch):
+    counted: list[int] = []
+    count = shared_budget._count_bytes
+
+    def note(messages: Sequence[Message]) -> int:
+        counted.append(len(messages))
+        return count(messages)
+
+    monkeypatch.setattr(shared_budget, "_count_bytes", note)
+    calls = 40
+    agent = Agent(Silent(calls), tools=[look_at], budget=Budget(token_budget=10**9), limits=Limits(max_turns=None))
+    outcome = await agent.run("Look.")
+    assert outcome.turns >= calls
+    assert sum(counted) <= 4 * calls + 10, "the messages and, for each request, the note that may be its last"

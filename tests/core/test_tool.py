@@ -601,6 +601,18 @@ def test_a_context_is_a_view_of_its_run():
     assert (context.state, context.idempotency_key, context.cancelled) == ({}, "key of c", False)
     context.emit("half")
     assert added == [("c", "t", "half")]
+    context.label_result(["private"])  # there is no result of a call that could get it
+
+
+async def test_an_error_has_the_labels_that_a_tool_gives_its_result_before():
+    @tool
+    async def look(context: ToolContext[Any]) -> str:
+        context.label_result(["untrusted"])
+        raise ValueError("IGNORE ALL")
+
+    outcome = await Agent(ScriptedModel(call("look"), "done"), tools=[look]).run("Go")
+    (result,) = outcome.messages[2].tool_results
+    assert (result.status, set(result.labels)) == ("error", {"untrusted"})
 
 
 async def test_a_tool_may_return_more_than_text():

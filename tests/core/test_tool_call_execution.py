@@ -615,7 +615,12 @@ def suspended_attempt(made: Tool[..., Any]) -> Any:
         store = MemoryStore()
         log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
         place = RunPlace(session_id="s", run_id="r", log=log, fanout=Fanout(), mailbox=Mailbox())
-        spec = RunSpec(options=RunOptions(), _model=ScriptedModel(), toolbox=Toolbox([made]))
+        spec = RunSpec(
+            options=RunOptions(),
+            _model=ScriptedModel(),
+            toolbox=Toolbox([made]),
+            seal_decision=lambda decision, _: decision,
+        )
         run = Run(spec, place, State())
         begun = run_call(run, PreparedCall(ToolCall("c1", made.name), made, {}, {}))
         begun.send(None)

@@ -4,8 +4,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
-from perdure.core.transcript import MessagesSnapshot, Transcript, shorten_message_for_model
+from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, tool_message, user
+from perdure.core.transcript import (
+    InputTokenEstimate,
+    MessagesSnapshot,
+    Transcript,
+    add_passing_messages,
+    shorten_message_for_model,
+)
 
 
 def words(messages: Iterable[Message]) -> list[str]:
@@ -145,3 +151,73 @@ def test_what_needs_no_change_is_the_same_message():
     for message in (user("one"), CALL, results("whole", summary="short"), Message("tool", (Text("odd"),))):
         assert shorten_message_for_model(message) is message
     assert shorten_message_for_model(results("whole", summary="short"), short=True).tool_results[0].text == "short"
+
+
+# -- messages of one request alone, and the estimate of its tokens -----------------------------------------------------
+
+
+def test_messages_of_one_request_follow_the_shared_list_without_a_copy_of_it():
+    shared = [user("one"), user("two")]
+    view = MessagesSnapshot(shared)
+    more = view.with_passing(user("now")).with_passing(user("here"))
+    everything = [*shared, user("now"), user("here")]
+    shared.append(user("later"))
+    assert list(more) == everything
+    assert list(reversed(more)) == everything[::-1]
+    assert (len(more), more.shared_length) == (4, 2)
+    assert [more[place] for place in range(4)] == [more[place - 4] for place in range(4)] == everything
+    assert (more[1:3], more[::-1], more[:1]) == (everything[1:3], everything[::-1], everything[:1])
+    with pytest.raises(IndexError):
+        more[4]
+    assert view.with_passing() is view
+
+
+def test_the_next_request_extends_one_with_messages_of_its_own():
+    shared = [user("one")]
+    before = MessagesSnapshot(shared).with_passing(user("now"))
+    shared.append(user("two"))
+    assert MessagesSnapshot(shared).with_passing(user("then")).is_extension_of(before)
+    assert not before.is_extension_of(MessagesSnapshot(shared))
+
+
+def test_messages_of_one_request_after_a_list_make_another_list():
+    assert add_passing_messages([user("one")], user("now")) == [user("one"), user("now")]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(4, None, ""), (9, None, "abcdef"), (3, None, "")],
+        [(4, None, "a"), (0, Usage(7, 2), "a"), (9, None, "abcdef"), (8, None, "")],
+        [(0, Usage(7, 2), ""), (0, Usage(), "a"), (0, Usage(9, 9), "a")],
+    ],
+    ids=["never reported", "reported once", "reported always"],
+)
+def test_an_estimate_that_grows_with_the_transcript_is_that_of_the_whole(steps):
+    shared, growing = [], InputTokenEstimate()
+    for size, usage, passing in steps:
+        shared.append(Message("user", (Text("x" * size),)) if usage is None else Message("assistant", (), usage=usage))
+        view = add_passing_messages(MessagesSnapshot(shared), *[user(each) for each in [passing] if each])
+        assert growing.estimate(view, 3) == InputTokenEstimate().estimate(list(view), 3)
+
+
+def test_an_estimate_begins_again_with_another_list():
+    growing, long, short = InputTokenEstimate(), [user("x" * 400)], [user("y" * 40)]
+    assert [growing.estimate(MessagesSnapshot(each), 1) for each in (long, short, long)] == [101, 11, 101]
+
+
+def test_a_turn_looks_at_the_new_messages_alone_when_the_model_reports_no_tokens():
+    looked_at: list[Message] = []
+
+    class Watched(list[Message]):
+        def __getitem__(self, index):
+            found = super().__getitem__(index)
+            looked_at.extend(found if isinstance(index, slice) else [found])
+            return found
+
+    shared, growing = Watched(), InputTokenEstimate()
+    for turn in range(50):
+        shared += [user(f"{turn}"), Message("assistant", (Text("ok"),))]
+        looked_at.clear()
+        growing.estimate(MessagesSnapshot(shared), 0)
+        assert [each.text for each in looked_at] == [f"{turn}", "ok"]

@@ -243,13 +243,13 @@ async def test_a_method_gets_its_object_untouched():
         @tool
         def send(self, value: str) -> str:
             assert self.name == "{{key}}"
-            return value[::-1]
+            return "".join([chr(ord(each) + 1) for each in value])
 
         quiet = credentialed(send, VAULT)
 
     for used in (Ship().quiet, credentialed(Ship().send, VAULT)):
         recorder = await ran(used)
-        assert result_of(recorder).text == KEY[::-1]
+        assert result_of(recorder).text == "".join([chr(ord(each) + 1) for each in KEY])
 
 
 def test_what_cannot_be_wrapped_is_refused():

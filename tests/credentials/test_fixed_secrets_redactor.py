@@ -231,8 +231,8 @@ def test_in_pieces_or_whole_the_same_is_taken_out(data, values):
     whole, at_once = fixed.redact_text(text), streamed(fixed, [text])
     assert streamed(fixed, chunks) == at_once
     assert streamed(fixed, text) == at_once
-    if not fixed._scattered.find_spans(text):  # those are looked for in the whole: some are encoded over two forms
-        assert at_once == whole
+    if not (fixed._scattered.find_spans(text) or fixed._dumped.find_spans(text)):
+        assert at_once == whole  # those are looked for in the whole text: some span two forms
     left = [each for redacted in (whole, at_once) for each in re.split(r"\{\{k[012]\}\}", redacted)]
     assert not [value for value in values if any(value in each for each in left)]
 

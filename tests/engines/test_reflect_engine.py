@@ -8,7 +8,7 @@ from perdure import ConfigError, Limits, Output
 from perdure.core.error import ProviderDown
 from perdure.core.event import AnswerReviewed
 from perdure.engines import reflect
-from perdure.engines.reflect_engine import NOT_REVIEWED_REASON, parse_review
+from perdure.engines.reflect_engine import NOT_REVIEWED_REASON, NOT_REVISED_REASON, parse_review
 from perdure.testing import Recorder, call
 from tests.engines.roles import GOOD, POOR, World, build_agent, last_question, play, said
 
@@ -124,7 +124,7 @@ async def test_an_answer_that_no_turn_is_left_to_review_is_the_answer() -> None:
     outcome = await build_agent("reflect", limits=Limits(max_turns=3)).run("Do it")
     assert (outcome.status, outcome.reason, outcome.text) == ("done", NOT_REVIEWED_REASON, "A draft.")
     outcome = await build_agent("reflect", limits=Limits(max_turns=4)).run("Do it")
-    assert (outcome.status, outcome.reason, outcome.text) == ("limit", "max_turns", "A draft.")
+    assert (outcome.status, outcome.reason, outcome.text) == ("done", NOT_REVISED_REASON, "A draft.")
 
 
 async def test_a_run_that_failed_or_reached_a_limit_has_no_answer_to_review() -> None:

@@ -169,6 +169,7 @@ def test_what_cases_share_is_used_unless_a_case_has_its_own(write):
             ),
         ],
         "cases.toml",
+        is_untrusted=True,
     )
 
 
@@ -182,9 +183,9 @@ def test_all_mistakes_of_a_toml_file_are_told_in_full(write):
         load_dataset(write(text))
     assert [(each.line, each.message) for each in caught.value.faults] == [
         (1, "name is '': give one line of text"),
-        (2, "repeat is 'x': give a whole number, 1 or more"),
+        (2, "repeat is 'x': give a whole number, 1 or more, and at most 1000"),
         (3, "'nmae' is not known here: did you mean 'name'? use name, graders, tags, limits, repeat, case"),
-        (5, "prompt is 1: give a text"),
+        (5, "prompt is 1: give a text of at most 1,000,000 characters"),
         (6, 'this case has no prompt: add prompt = "…"'),
         (9, "the id 'a' is that of line 7 too: rename one"),
         (
@@ -203,7 +204,7 @@ def test_all_mistakes_of_a_toml_file_are_told_in_full(write):
             (
                 "Limits(odd=…): there is no option 'odd': its options are max_turns, token_budget, max_cost_usd, "
                 "timeout_seconds, max_tool_calls, max_calls_per_reply, max_parallel_tools, tool_timeout_seconds, "
-                "allowed_tools"
+                "allowed_tools, widens"
             ),
         ),
     ]

@@ -96,7 +96,7 @@ async def test_a_model_grades_with_the_model_and_the_budget_of_the_evaluation():
         ({"texts": "x"}, "the grader has no name"),
         ({"name": 3}, "the grader has no name"),
         ({"name": "contains", "text": "x"}, "did you mean 'texts'?"),
-        ({"name": "contains", "as": 3}, "give a text"),
+        ({"name": "contains", "as": 3}, "give one line of text"),
         ({"name": "all_of", "graders": []}, "at least one grader"),
         ({"name": "all_of", "graders": ["nope"]}, "there is no grader 'nope'"),
         ({"name": "mine:judge", "level": 3}, "takes no parameters"),
@@ -175,7 +175,7 @@ def test_a_grader_with_several_mistakes_is_told_of_each_once():
                 f"use {', '.join((*NAMES_AND_PARAMETERS['equals'], 'as'))}"
             ),
         ),
-        (1, "as is 3: give a text"),
+        (1, "as is 3: give one line of text, of at most 100 characters"),
         (2, "'mine:judge' takes no parameters, and has level, more: write a function without them"),
         (4, f"there is no grader 'contain': did you mean 'contains'? use {known}"),
         (4, "the grader 'matches' needs pattern: write {name = \"matches\", pattern = …}"),

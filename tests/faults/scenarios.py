@@ -27,9 +27,10 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
+from perdure.core.failover import failover
 from perdure.core.message import Message, StopReason, Text, ToolCall, ToolResult, assistant, user
 from perdure.core.model import Model, Request
-from perdure.core.model_and_tool_wrappers import after, around, before, failover, retried
+from perdure.core.model_and_tool_wrappers import after, around, before, retried
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted
 from perdure.core.store import Store

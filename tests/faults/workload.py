@@ -27,6 +27,8 @@ class Mixed:
         self.store = store
         self.leases: dict[str, Lease] = {}
         self.made = 0
+        self.numbered: dict[tuple[str, int], int] = {}
+        """The last number that each driver of a session has used."""
         self._chance = chance
 
     async def step(self) -> None:
@@ -43,7 +45,7 @@ class Mixed:
         lease = await self.lease(session_id)
         head = len(await self.store.read(session_id))
         count = max(len(names), chance.choice((1, 1, 1, 2, 5)))
-        ids = [*names, *(f"{self.number()}" for _ in range(count - len(names)))]
+        ids = [*names, *self.choose_ids(lease, count - len(names))]
         entries = [Entry(seq, 1.0, self.said(), name) for seq, name in enumerate(ids, head + 1)]
         sync = chance.random() < 0.3
         if not (chance.random() < 0.5 and self.store.append_now(lease, entries, sync=sync)):
@@ -101,6 +103,15 @@ class Mixed:
         if session_id not in self.leases:
             self.leases[session_id] = await self.store.acquire(session_id)
         return self.leases[session_id]
+
+    def choose_ids(self, lease: Lease, count: int) -> list[str]:
+        """Ids that were never used: mostly as drivers number theirs, which stores append in fewer steps."""
+        if self._chance.random() < 0.2:
+            return [f"{self.number()}" for _ in range(count)]
+        driver = (lease.session_id, lease.fence)
+        first = self.numbered.get(driver, 0) + 1
+        self.numbered[driver] = first + count - 1
+        return [f"{lease.session_id}.{lease.fence}-{number}" for number in range(first, first + count)]
 
     def said(self) -> MessageAdded:
         """A message of some length, with a word that all of them have in common."""

@@ -65,7 +65,7 @@ def test_a_name_of_any_length_can_be_replaced(folder, tmp_path):
     assert names_in(folder) == [name]
 
 
-@pytest.mark.parametrize("kind", ["locked", "folder", "link", "other name"])
+@pytest.mark.parametrize("kind", ["locked", "folder", "other name"])
 def test_only_what_a_killed_process_left_is_removed(folder, tmp_path, kind):
     stale, other = tmp_path / ".perdure-0123456789abcdef.tmp", tmp_path / ".perdure-fedcba9876543210.tmp"
     stale.write_bytes(b"half")
@@ -75,13 +75,18 @@ def test_only_what_a_killed_process_left_is_removed(folder, tmp_path, kind):
             fcntl.flock(file, fcntl.LOCK_EX)
         elif kind == "folder":
             other.mkdir()
-        elif kind == "link":
-            other.symlink_to("a")
         else:
             other = tmp_path / ".perdure-notes.tmp"
             other.touch()
         remove_stale_files(folder)
     assert names_in(folder) == sorted([other.name, "a"])
+
+
+def test_a_link_that_a_killed_process_left_is_removed_and_its_target_is_not(folder, tmp_path):
+    (tmp_path / "a").write_bytes(b"kept")
+    (tmp_path / ".perdure-0123456789abcdef.tmp").symlink_to("a")
+    remove_stale_files(folder)
+    assert names_in(folder) == ["a"]
 
 
 def test_a_file_that_is_being_written_is_not_stale(folder):

@@ -148,3 +148,10 @@ def test_links_pipes_secrets_and_folders_that_are_gone_are_left_out_of_a_walk(tm
     jail = Jail(tmp_path)
     assert list(walk_files(jail, ())) == [("a", "x")]
     assert list(walk_files(jail, ("missing",))) == []
+
+
+@pytest.mark.parametrize("line", ["*a" * 40 + "b", "**/a/" * 20 + "b", "x/**/" + "*a/**/" * 20 + "b", "a*" * 40 + "/b"])
+def test_no_pattern_takes_long(line):
+    (rule,) = parse_rules(line)
+    for path in ("a" * 250, "a/" * 100 + "c", "x/" + "aa/" * 100 + "c"):
+        assert not rule.expression.fullmatch(path)

@@ -21,13 +21,19 @@ def repair() -> str:
 
 @pytest.mark.parametrize(("own", "added"), [("", ""), ("Mind the paint.", "\nMind the paint.")])
 def test_roles_have_their_instructions_then_those_of_the_agent_and_only_tools_that_read(own: str, added: str) -> None:
-    agent = Agent("demo", instructions=own, tools=[look, repair], limits=Limits(max_turns=7, allowed_tools=("repair",)))
+    agent = Agent("demo", instructions=own, tools=[look, repair], limits=Limits(max_turns=7))
     planner, checker = build_planner(agent), build_checker(agent)
     assert [planner.name, checker.name] == ["planner", "checker"]
     texts = (PLANNER_INSTRUCTIONS, CHECKER_INSTRUCTIONS)
     assert [planner.instructions, checker.instructions] == [f"{each}{added}" for each in texts]
     for role in (planner, checker):
         assert role.limits == Limits(max_turns=7, allowed_tools=("look",))
+
+
+def test_a_role_may_use_no_tool_that_the_agent_may_not() -> None:
+    for allowed, readable in ((("look", "repair"), ("look",)), (("repair",), ())):
+        agent = Agent("demo", tools=[look, repair], limits=Limits(allowed_tools=allowed))
+        assert build_planner(agent).limits.allowed_tools == build_checker(agent).limits.allowed_tools == readable
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_maker_is_told_the_findings_of_the_last_check_and_of_a_grader_that_was
     judged = VerdictGiven(1, "goal-b/checker-1", ITEMS, summary="It leaks.")
     failed = Grade(passed=False, score=0.0, feedback="2 holes", grader="count")
     found = "\n# Findings of the last check\nIt leaks.\n"
-    graded = "\n# Result of count\n2 holes\n"
+    graded = "\n# Result of count (each line of its output begins with >)\n> 2 holes\n"
     for last, remarks in [
         (None, ""),
         (GoalIteration(number=1), ""),

@@ -12,8 +12,9 @@ from perdure.goals import read_grades, until
 from perdure.goals.until_engine import list_grades
 from perdure.grading import Evidence, Grade, contains, model_grader
 from perdure.testing import Reply, ScriptedModel, call
-from tests.doubles import FailingStore
+from tests.doubles import FailingStore, NotedStore
 from tests.grading.failures import failure_of
+from tests.runtime.subagents.family import left_behind
 
 
 def build_agent(*replies, **options):
@@ -235,3 +236,38 @@ def test_options_that_make_no_sense_are_refused(options):
         until(lambda _: True, **options)
     with pytest.raises(ConfigError):
         until(options)
+
+
+async def test_after_a_crash_the_rounds_of_a_subagent_go_on_and_no_grade_is_given_twice():
+    """The process dies after every append in turn, and another one resumes the run."""
+
+    def build(store, graded):
+        def grade(evidence):
+            graded.append(evidence.round)
+            return evidence.answer == "three"
+
+        def count(request):
+            said = sum(each.role == "assistant" for each in request.messages)
+            return ["one", "two", "three"][said]
+
+        scout = Agent(ScriptedModel(count, repeat_last=True), name="scout", engine=until(grade))
+
+        def ask(request):
+            return "Done." if request.messages[-1].tool_results else call("scout", task="Count.")
+
+        boss = Agent(ScriptedModel(ask, repeat_last=True), tools=[scout.as_tool()], store=store)
+        return boss.session("s")
+
+    store = NotedStore()
+    graded: list[int] = []
+    await build(store, graded).run("Go.", input_id="i")
+    assert graded == [1, 2, 3]
+    entries, end = await store.read("s"), 0
+    for each in store.appends[:-1]:
+        end += len(each.events)
+        stored = len(list_grades(entries[:end], "scout-call_1"))
+        graded.clear()
+        outcome = await build(await left_behind(entries[:end]), graded).run("Go.", input_id="i")
+        assert outcome.status == "done"
+        if end > 3:
+            assert graded == [1, 2, 3][stored:], end

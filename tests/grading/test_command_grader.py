@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure import ConfigError
-from perdure.grading import Evidence, command_grader, grade_evidence
+from perdure.grading import Evidence, all_of, command_grader, grade_evidence
 from perdure.hosts.local_shell import LocalShell
 from perdure.testing import ScriptedShell
 from perdure.toolkits.shell_backend import CapturedStream, ShellCommand, ShellResult
@@ -184,3 +184,15 @@ async def test_no_file_of_a_long_output_is_left_when_the_program_has_ended(
     for _ in range(2):
         assert "xxxx" in (await grade_evidence(judge, Evidence())).feedback
         assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_a_grade_has_the_labels_that_results_of_the_shell_have(tmp_path, trusted):
+    """What a program writes may be the words of whoever wrote the folder, and is the feedback for the model."""
+    shell = LocalShell(tmp_path, trusted=trusted)
+    grade = await grade_evidence(command_grader(["false"], shell=shell), Evidence())
+    has_reached_others = shell.confinement.network or not trusted  # without a sandbox there is no other network
+    assert grade.labels == (("private", "untrusted") if has_reached_others else ("private",))
+    joined = await grade_evidence(all_of(lambda _: False, command_grader(["false"], shell=shell)), Evidence())
+    assert joined.labels == grade.labels
+    await shell.close()

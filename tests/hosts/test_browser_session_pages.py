@@ -1,6 +1,7 @@
 """The pages of a browser session over doubles of Playwright's objects: what a step does, returns and refuses."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,8 +10,9 @@ import pytest
 
 from perdure.core.error import EffectUnknown, ToolError
 from perdure.core.url_target import UrlTarget
-from perdure.hosts import browser_session_pages
-from perdure.hosts.browser_session_pages import BrowserSessionPages, describe_playwright_error
+from perdure.hosts import browser_session_pages, page_element
+from perdure.hosts.browser_session_pages import BrowserSessionPages
+from perdure.hosts.playwright_error import describe_playwright_error
 from perdure.net.error import EgressDenied
 from perdure.toolkits.browser_backend import (
     BrowserDownload,
@@ -22,7 +24,7 @@ from perdure.toolkits.browser_backend import (
 
 pytestmark = pytest.mark.packages("playwright")
 HOME = "https://example.org/home"
-FIELD = {"index": 0, "role": "textbox", "name": "Name", "value": "", "state": [], "options": []}
+FIELD = {"kind": "element", "index": 0, "role": "textbox", "name": "Name", "value": "", "state": [], "options": []}
 
 
 def error_of(message: str, kind: str = "Error") -> Exception:
@@ -32,66 +34,51 @@ def error_of(message: str, kind: str = "Error") -> Exception:
     return cast("Exception", getattr(async_api, kind)(message))
 
 
-class FakeElement:
-    """An element of a page, which notes what is done with it."""
-
-    def __init__(self, frame: "FakeFrame") -> None:
-        self.frame: Any = frame
-        self.done: list[Any] = []
-        self.problem: Exception | None = None
-        self.on_click: Callable[[], None] = lambda: None
-
-    def as_element(self) -> "FakeElement | None":
-        return self if self.frame is not None else None
-
-    async def owner_frame(self) -> Any:
-        return self.frame
-
-    async def click(self) -> None:
-        if self.problem is not None:
-            raise self.problem
-        self.done.append("click")
-        self.on_click()
-
-    async def wait_for_element_state(self, state: str) -> None:
-        self.done.append(state)
-
-    async def evaluate(self, script: str, text: str) -> None:
-        assert "dispatchEvent" in script
-        self.done.append(("fill", text))
-
-    async def press(self, key: str) -> None:
-        self.done.append(("press", key))
-
-    async def select_option(self, **option: str) -> None:
-        self.done.append(option)
-
-
 class FakeFrame:
-    """A frame with one field."""
+    """A frame with one field, and the connection by which it is driven."""
 
     def __init__(self, url: str, *, title: str = "Home", parts: Any = ("Hello", FIELD)) -> None:
         self.url = url
-        self.data: Any = {"title": title, "parts": [*parts], "isTruncated": False}
-        self.element = FakeElement(self)
-        self.detached = False
+        self.data: Any = {"url": url, "origin": "null", "title": title, "parts": [*parts], "isTruncated": False}
+        self.parent_frame: Any = None
+        self.done: list[Any] = []
+        self.checks: list[Any] = []
+        self.problem: Exception | None = None
+        self.on_act: Callable[[], None] = lambda: None
+        self.is_attached = True
 
-    def is_detached(self) -> bool:
-        return self.detached
+    async def send(self, method: str, given: Any = None) -> Any:
+        if method == "Page.getFrameTree":
+            return {"frameTree": {"frame": {"id": f"{id(self)}", "url": self.url}}}
+        if method == "Page.createIsolatedWorld":
+            return {"executionContextId": 7}
+        if method == "Runtime.evaluate":
+            assert given["contextId"] == 7
+            if "scroll" in given["expression"].partition(",")[0]:
+                self.done.append(given["expression"])
+            return {"result": {"objectId": "script"}}
+        name = given["functionDeclaration"].partition("this.")[2].partition("(")[0]
+        return {"result": {"value": self.call(name, [each["value"] for each in given["arguments"]], given)}}
 
-    async def evaluate_handle(self, script: str, argument: Any) -> Any:
-        if script.startswith("(nodes, index)"):
-            assert argument == 0
-            return self.element
-        if isinstance(self.data, Exception):
-            raise self.data
-        return self
+    def call(self, name: str, arguments: list[Any], given: Any) -> Any:
+        assert given["userGesture"] is (name == "act")
+        if name == "read":
+            if isinstance(self.data, Exception):
+                raise self.data
+            return json.dumps({**self.data, "url": self.url})
+        if name == "check":
+            answer = self.checks.pop(0) if self.checks else {"problem": ""}
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        if self.problem is not None:
+            raise self.problem
+        self.done.append(arguments)
+        self.on_act()
+        return {"problem": ""}
 
-    async def get_property(self, name: str) -> Any:
-        return self
-
-    async def json_value(self) -> Any:
-        return self.data
+    async def detach(self) -> None:
+        self.is_attached = False
 
 
 class FakePage:
@@ -106,6 +93,13 @@ class FakePage:
         self.pictures: list[bytes] = []
         self.does_react = True
         self.request: Any = None
+        self.context: Any = SimpleNamespace(new_cdp_session=self.attach)
+
+    async def attach(self, target: Any) -> FakeFrame:
+        return self.frames[0] if target is self else target
+
+    def remove_listener(self, event: str, handler: Any) -> None:
+        assert self.handlers[event] is handler
 
     @property
     def url(self) -> str:
@@ -228,7 +222,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     monkeypatch.setattr(browser_session_pages, "_SETTLE_SECONDS", 0)
     context, proxy, numbers = FakeContext(), FakeProxy(), iter(range(1, 1_000))
     pages = BrowserSessionPages(
-        "s",
         cast("Any", context),
         cast("Any", proxy),
         seconds=30,
@@ -292,19 +285,38 @@ async def test_the_page_that_an_address_leads_to_may_be_refused_as_well(opened):
     assert (await opened.pages.navigate(UrlTarget.of("https://start.org/"))).url == "about:blank"
 
 
+TUNNEL = "Page.goto: net::ERR_TUNNEL_CONNECTION_FAILED at https://example.org/"
+
+
 async def test_a_refused_tunnel_says_why_and_other_errors_are_those_of_the_browser(opened):
     page = await opened.context.new_page()
-    opened.proxy.denials = [SimpleNamespace(host="x", port=1, reason="not allowed")]
-    page.answer = error_of("Page.goto: net::ERR_TUNNEL_CONNECTION_FAILED at https://example.org/")
+    opened.proxy.denials = [SimpleNamespace(host="example.org", port=443, reason="not allowed")]
+    page.answer = error_of(TUNNEL)
     with pytest.raises(EgressDenied, match=r"^not allowed$"):
         await opened.pages.navigate(UrlTarget.of(HOME))
     opened.proxy.denials = []
-    with pytest.raises(ToolError, match=r"^Page.goto: net::ERR_TUNNEL_CONNECTION_FAILED at https://example.org/$"):
+    with pytest.raises(ToolError, match=f"^{TUNNEL}$"):
         await opened.pages.navigate(UrlTarget.of(HOME))
     page.answer = error_of("Page.goto: net::ERR_NAME_NOT_RESOLVED")
-    opened.proxy.denials = [SimpleNamespace(host="x", port=1, reason="not allowed")]
+    opened.proxy.denials = [SimpleNamespace(host="example.org", port=443, reason="not allowed")]
     with pytest.raises(ToolError, match=r"^Page.goto: net::ERR_NAME_NOT_RESOLVED$"):
         await opened.pages.navigate(UrlTarget.of(HOME))
+
+
+@pytest.mark.parametrize(("host", "is_navigation"), [("secret.tenant.org", False), ("next.org", True)])
+async def test_a_refused_tunnel_of_another_session_is_not_told(opened, monkeypatch, host, is_navigation):
+    page = await opened.context.new_page()
+    opened.proxy.denials = [SimpleNamespace(host=host, port=443, reason=f"{host}: not allowed")]
+
+    async def fail(*_: Any, **__: Any) -> None:
+        request = SimpleNamespace(url=f"https://{host}/", is_navigation_request=lambda: is_navigation)
+        page.handlers["request"](request)
+        raise error_of(TUNNEL)
+
+    monkeypatch.setattr(page, "goto", fail)
+    with pytest.raises(EgressDenied if is_navigation else ToolError) as raised:
+        await opened.pages.navigate(UrlTarget.of(HOME))
+    assert str(raised.value) == (f"{host}: not allowed" if is_navigation else TUNNEL)
 
 
 @pytest.mark.parametrize(
@@ -338,15 +350,11 @@ async def test_a_page_that_does_not_react_is_closed_and_the_next_visit_has_a_new
 @pytest.mark.parametrize(
     ("use", "done"),
     [
-        (lambda pages: pages.click("e1"), ["click"]),
-        (lambda pages: pages.type_text("e1", "Ann", submit=False), ["editable", ("fill", "Ann")]),
-        (
-            lambda pages: pages.type_text("e1", "Ann", submit=True),
-            ["editable", ("fill", "Ann"), ("press", "Enter")],
-        ),
-        (lambda pages: pages.select_option("e1", "Gas"), [{"label": "Gas"}]),
-        (lambda pages: pages.select_option("e1", "g"), [{"value": "g"}]),
-        (lambda pages: pages.press_key("e1", "Tab"), [("press", "Tab")]),
+        (lambda pages: pages.click("e1"), [0, "click"]),
+        (lambda pages: pages.type_text("e1", "Ann", submit=False), [0, "type", "Ann", False]),
+        (lambda pages: pages.type_text("e1", "Ann", submit=True), [0, "type", "Ann", True]),
+        (lambda pages: pages.select_option("e1", "Gas"), [0, "select", "Gas"]),
+        (lambda pages: pages.press_key("e1", "Tab"), [0, "press", {"key": "Tab", "code": "Tab", "keyCode": 9}]),
     ],
 )
 async def test_a_step_uses_its_element_and_reads_the_page_again(opened, use, done):
@@ -354,7 +362,7 @@ async def test_a_step_uses_its_element_and_reads_the_page_again(opened, use, don
     page.frames[0].data["parts"] = [{**FIELD, "options": ["Oil", "Gas"]}]
     await opened.pages.take_snapshot()
     after = await use(opened.pages)
-    assert page.frames[0].element.done == done
+    assert page.frames[0].done == [done]
     assert page.done == [("load", 5_000)]
     assert [each.ref for each in after.elements] == ["e2"]
 
@@ -378,7 +386,7 @@ async def test_a_page_is_awaited_no_longer_than_a_step_may_take(opened, monkeypa
 async def test_a_page_is_scrolled_by_a_script(opened, direction, script):
     page = await visit(opened)
     assert await opened.pages.scroll(direction) == shown(2)
-    assert page.done == [("evaluate", script), ("load", 5_000)]
+    assert page.frames[0].done == [f"({script}, document)"]
 
 
 async def test_an_element_is_known_by_the_latest_snapshot_alone(opened):
@@ -390,55 +398,72 @@ async def test_an_element_is_known_by_the_latest_snapshot_alone(opened):
     assert not isinstance(raised.value, EffectUnknown)
 
 
-def leave(frame: FakeFrame) -> None:
-    frame.url = "https://other.org/home"
+NOW = {"role": "button", "name": "Pay", "state": [], "nearby": "", "destination": ""}
 
 
-def detach(frame: FakeFrame) -> None:
-    frame.detached = True
-
-
-def lose_element(frame: FakeFrame) -> None:
-    frame.element.frame = None
-
-
-def move_element(frame: FakeFrame) -> None:
-    frame.element.frame = FakeFrame(HOME)
-
-
-@pytest.mark.parametrize("change", [leave, detach, lose_element, move_element])
-async def test_an_element_is_not_used_when_its_page_has_changed(opened, change):
+@pytest.mark.parametrize(
+    ("check", "text"),
+    [
+        ({"problem": "gone"}, "the page has changed, and 'e1' is not there any more: use browser_snapshot"),
+        (
+            {"problem": "changed", "now": NOW},
+            (
+                "nothing was done, for 'e1' has changed since the snapshot: "
+                'it was textbox "Name", and is button "Pay": use browser_snapshot'
+            ),
+        ),
+        (
+            lambda: error_of("CDPSession.send: Cannot find context"),
+            "the page has changed, and 'e1' is not there any more: use browser_snapshot",
+        ),
+    ],
+)
+async def test_an_element_is_not_used_when_it_or_its_page_has_changed(opened, check, text):
     page = await visit(opened)
-    change(page.frames[0])
+    page.frames[0].checks = [check() if callable(check) else check]
     with pytest.raises(ToolError) as raised:
         await opened.pages.click("e1")
-    assert str(raised.value) == "the page has changed, and 'e1' is not there any more: use browser_snapshot"
-    assert page.frames[0].element.done == []
+    assert str(raised.value) == text
+    assert not isinstance(raised.value, EffectUnknown)
+    assert page.frames[0].done == []
 
 
-async def test_an_element_can_be_used_on_another_page_of_its_origin_or_where_there_is_none(opened):
+async def test_what_covers_or_disables_an_element_is_waited_for(opened, monkeypatch):
+    monkeypatch.setattr(page_element, "_RETRY_SECONDS", 0)
     page = await visit(opened)
-    page.frames[0].url = "https://example.org/elsewhere"
+    page.frames[0].checks = [{"problem": "covered"}, {"problem": "disabled"}]
     await opened.pages.click("e1")
-    page.frames[0].url = "about:srcdoc"
+    assert page.frames[0].done == [[0, "click"]]
+
+
+@pytest.mark.parametrize("obstacle", ["covered", "disabled"])
+async def test_what_covers_or_disables_an_element_for_too_long_is_an_error(opened, monkeypatch, obstacle):
+    page = await visit(opened)
+    monkeypatch.setattr(opened.pages, "_seconds", 0.01)
+    page.frames[0].checks = [{"problem": obstacle}] * 2
+    with pytest.raises(ToolError, match="covers" if obstacle == "covered" else "is disabled") as raised:
+        await opened.pages.click("e1")
+    assert not isinstance(raised.value, EffectUnknown)
+    assert page.frames[0].done == []
+
+
+async def test_the_frames_of_the_snapshot_before_are_let_go(opened):
+    page = await visit(opened)
     await opened.pages.take_snapshot()
-    await opened.pages.click("e3")
-    await opened.pages.take_snapshot()
-    page.frames[0].url = "about:blank"
-    with pytest.raises(ToolError, match="the page has changed"):
-        await opened.pages.click("e5")
+    await asyncio.gather(*opened.pages._ending)
+    assert not page.frames[0].is_attached
 
 
 async def test_an_error_in_a_step_says_that_it_may_have_been_done(opened):
     page = await visit(opened)
-    page.frames[0].element.problem = error_of("ElementHandle.click: Target page, context or browser has been closed")
+    page.frames[0].problem = error_of("CDPSession.send: Target page, context or browser has been closed")
     with pytest.raises(EffectUnknown, match=r"^the page was closed, or the browser has ended: use browser_navigate$"):
         await opened.pages.click("e1")
 
 
 async def test_a_page_that_cannot_be_read_after_a_step_says_that_the_step_was_done(opened):
     page = await visit(opened)
-    page.frames[0].element.on_click = lambda: setattr(page.frames[0], "data", error_of("Frame was detached"))
+    page.frames[0].on_act = lambda: setattr(page.frames[0], "data", error_of("Frame was detached"))
     with pytest.raises(ToolError) as raised:
         await opened.pages.click("e1")
     assert str(raised.value) == (
@@ -451,7 +476,7 @@ async def test_a_page_that_cannot_be_read_after_a_step_says_that_the_step_was_do
 async def test_a_script_that_never_ends_is_given_up(opened, monkeypatch):
     page = await visit(opened)
     monkeypatch.setattr(opened.pages, "_seconds", 0.001)
-    monkeypatch.setattr(page, "evaluate", lambda _: asyncio.Event().wait())
+    monkeypatch.setattr(page.frames[0], "send", lambda *_: asyncio.Event().wait())
     with pytest.raises(ToolError, match=r"^the page does not react$"):
         await opened.pages.scroll("up")
 
@@ -526,16 +551,29 @@ async def test_a_picture_is_png_or_jpeg_if_that_would_be_large(opened, sizes, ki
     assert page.done == [("screenshot", each) for each in taken[: len(sizes)]]
 
 
-async def test_a_picture_names_the_frames_before_and_after_it_was_taken(opened, monkeypatch):
+async def test_a_picture_names_all_frames_that_were_there_while_it_was_taken(opened, monkeypatch):
     page = await visit(opened)
 
     async def take(**_: Any) -> bytes:
+        page.handlers["framenavigated"](FakeFrame("https://for-a-moment.org/"))
         page.frames = [FakeFrame("https://after.org/")]
         return b"x"
 
     monkeypatch.setattr(page, "screenshot", take)
     image = await opened.pages.take_screenshot(full_page=False)
-    assert image == BrowserImage("https://after.org/", (HOME, "https://after.org/"), b"x")
+    urls = (HOME, "https://for-a-moment.org/", "https://after.org/")
+    assert image == BrowserImage("https://after.org/", urls, b"x")
+
+
+async def test_a_picture_of_a_page_without_a_host_names_the_one_that_made_it(opened):
+    page = await visit(opened)
+    page.frames[0].url, page.frames[0].data["origin"] = "about:blank", "https://maker.org"
+    page.pictures = [b"x"]
+    image = await opened.pages.take_screenshot(full_page=False)
+    assert image.frame_urls == ("about:blank", "https://maker.org")
+    page.pictures, page.frames[0].data = [b"x"], error_of("gone")
+    with pytest.raises(ToolError, match=r"^the page does not react$"):
+        await opened.pages.take_screenshot(full_page=False)
 
 
 @pytest.mark.parametrize(("size", "is_too_large"), [(8, False), (9, True)])
@@ -543,7 +581,7 @@ async def test_a_file_is_downloaded_up_to_its_limit_and_removed(opened, tmp_path
     page = await visit(opened)
     (tmp_path / "file").write_bytes(b"x" * size)
     download = FakeDownload(tmp_path / "file")
-    page.frames[0].element.on_click = lambda: page.handlers["download"](download)
+    page.frames[0].on_act = lambda: page.handlers["download"](download)
     if is_too_large:
         with pytest.raises(ToolError, match=r"^the file has 9 bytes, and the limit is 8$"):
             await opened.pages.download("e1")
@@ -558,7 +596,7 @@ async def test_a_click_that_downloads_nothing_and_a_file_that_never_ends_are_err
     with pytest.raises(ToolError, match=r"^a click on 'e1' downloads no file$"):
         await opened.pages.download("e1")
     download = FakeDownload(None)
-    page.frames[0].element.on_click = lambda: page.handlers["download"](download)
+    page.frames[0].on_act = lambda: page.handlers["download"](download)
     with pytest.raises(ToolError, match=r"^the file takes too long to download$"):
         await opened.pages.download("e1")
     assert download.done == ["cancel", "delete"]
@@ -573,7 +611,7 @@ async def test_a_download_that_nobody_asked_for_is_cancelled_and_noted(opened, t
         page.handlers["download"](wanted)
         page.handlers["download"](other)
 
-    page.frames[0].element.on_click = offer_two
+    page.frames[0].on_act = offer_two
     assert (await opened.pages.download("e1")).name == "a.txt"
     page.handlers["download"](later)
     await asyncio.gather(*opened.pages._ending)
@@ -583,12 +621,27 @@ async def test_a_download_that_nobody_asked_for_is_cancelled_and_noted(opened, t
     assert await opened.pages.take_snapshot() == shown(3)
 
 
+async def test_a_page_whose_frames_have_too_long_addresses_and_names_is_closed(opened, monkeypatch):
+    monkeypatch.setattr(browser_session_pages, "_MOST_FRAME_TEXT", 10)
+    page = await visit(opened)
+    page.handlers["frameattached"](SimpleNamespace(url="12345", name="67"))
+    page.handlers["framenavigated"](SimpleNamespace(url="890", name=""))
+    assert opened.pages._pages == [page]
+    page.handlers["framenavigated"](SimpleNamespace(url="1", name=""))
+    await asyncio.gather(*opened.pages._ending)
+    assert page.done == ["close"]
+    assert opened.pages._notes == ["a page was closed: the addresses and names of its frames are too long"]
+
+
 async def test_frames_are_read_up_to_their_greatest_number(opened):
     page = await visit(opened)
     page.frames = [FakeFrame(HOME, title=f"{number}", parts=["x"]) for number in range(25)]
+    for each in page.frames[1:]:
+        each.parent_frame = page.frames[0]
     snapshot = await opened.pages.take_snapshot()
     assert (snapshot.title, len(snapshot.frames), snapshot.notes) == ("0", 25, ())
     page.frames.append(FakeFrame(HOME, parts=["x"]))
+    page.frames[25].parent_frame = page.frames[0]
     snapshot = await opened.pages.take_snapshot()
     assert (len(snapshot.frames), snapshot.notes) == (25, ("the page has 26 frames, of which 25 are shown",))
 
@@ -596,6 +649,7 @@ async def test_frames_are_read_up_to_their_greatest_number(opened):
 async def test_a_frame_that_does_not_react_is_left_out(opened):
     page = await visit(opened)
     page.frames.append(FakeFrame("https://other.org/"))
+    page.frames[1].parent_frame = page.frames[0]
     page.frames[1].data = error_of("Frame was detached")
     assert await opened.pages.take_snapshot() == shown(2)
 

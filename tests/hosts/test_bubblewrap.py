@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from perdure.core.error import ConfigError
-from perdure.hosts import bubblewrap, sandbox_placeholder_lock
+from perdure.hosts import bubblewrap, sandbox_placeholder_lock, shown_folders
 from perdure.hosts.local_shell import CommandLimits, LocalShell
 from perdure.hosts.process_tree import list_descendants
 from perdure.hosts.sandbox_placeholder_lock import guard_placeholders
+from perdure.hosts.shown_folders import is_below
 from perdure.toolkits.shell_backend import ShellCommand
 
 pytestmark = pytest.mark.needs("bubblewrap")
@@ -43,12 +44,13 @@ async def test_only_the_working_folder_and_tmp_can_be_written(tmp_path):
     outside = tmp_path.parent / f"{tmp_path.name}-outside"
     outside.mkdir()
     result = await run(
-        tmp_path, f"echo a > in; echo b > /tmp/x && cat /tmp/x; echo c > {outside}/y; echo d > /usr/z; echo e > ~/w"
+        tmp_path,
+        f"echo a > in; cd /tmp; echo b > {tmp_path.name} && cat {tmp_path.name}; echo c > {outside}/y; echo d > /usr/z",
     )
     assert (tmp_path / "in").read_text() == "a\n"
     assert str(result.stdout) == "b\n"
     assert list(outside.iterdir()) == []
-    assert "x" not in os.listdir("/tmp")  # noqa: PTH208 - it was another folder, which is gone
+    assert tmp_path.name not in os.listdir("/tmp")  # noqa: PTH208 - it was another folder, which is gone
 
 
 async def test_further_folders_can_be_made_readable_or_writable(tmp_path):
@@ -157,6 +159,17 @@ async def test_the_environment_of_this_program_cannot_be_changed(tmp_path, monke
     monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
     await run(tmp_path, "echo evil > .venv/lib/sitecustomize.py; mv .venv x; mkdir .venv; touch written")
     assert sorted(each.name for each in tmp_path.rglob("*")) == [".venv", "lib", "written"]
+
+
+@pytest.mark.parametrize("name", ["prefix", "base_prefix"])
+async def test_the_folders_above_the_environment_of_this_program_stay_in_their_place(tmp_path, monkeypatch, name):
+    own = tmp_path / "backend" / "tools" / "python"
+    (own / "lib").mkdir(parents=True)
+    monkeypatch.setattr(sys, name, str(own))
+    plant = "mkdir -p backend/tools/python/lib; echo evil > backend/tools/python/lib/sitecustomize.py"
+    await run(tmp_path, f"mv backend x; {plant}; mv backend/tools y; {plant}; echo ours > backend/tools/file")
+    assert list((own / "lib").iterdir()) == []
+    assert (tmp_path / "backend/tools/file").read_text() == "ours\n"
 
 
 async def test_programs_of_the_sandbox_are_those_of_the_system(tmp_path, monkeypatch):
@@ -284,11 +297,9 @@ async def test_a_person_s_own_files_are_no_leftovers(tmp_path):
     (tmp_path / "perdure.toml").touch(0o444)
     (tmp_path / ".mcp.json").touch(0o644)
     (tmp_path / ".perdure" / "skills").mkdir(parents=True)
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "config").touch(0o444)  # bubblewrap has made it
     assert (await run(tmp_path, "true")).exit_code == 0
     assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")) == [
-        ".git", ".mcp.json", ".perdure", ".perdure/skills", "perdure.toml",
+        ".mcp.json", ".perdure", ".perdure/skills", "perdure.toml",
     ]  # fmt: skip
 
 
@@ -367,7 +378,8 @@ def plain_system(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to("tmp")
     hidden = tuple([str(tmp_path / name) for name in ("run", "tmp", "link", "none")])
-    monkeypatch.setattr(bubblewrap, "_HIDDEN_FOLDERS", hidden)
+    monkeypatch.setattr(shown_folders, "TEMPORARY_FOLDERS", hidden)
+    monkeypatch.setattr(shown_folders, "HOME_FOLDERS", ())
     return tmp_path
 
 
@@ -383,9 +395,8 @@ def test_a_sandbox_is_built_of_these_words(plain_system, monkeypatch, network):
     covers = bubblewrap.make_covers()
     home, resolve = plain_system / "home", "/run/systemd/resolve"
     pairs = [tuple(words[at : at + 2]) for at in range(len(words))]
-    assert ("--tmpfs", str(home / ".ssh")) in pairs
-    assert ("--tmpfs", str(home / ".perdure")) in pairs
-    assert (covers.file, str(home / ".netrc")) in pairs
+    assert ("--tmpfs", str(home)) in pairs
+    assert not any(is_below(word, str(home)) for word in words)
     assert words[:2] == ["bwrap", "--start"]
     assert ("--share-net" in words) == network
     assert (["--ro-bind", resolve, resolve] in [words[at : at + 3] for at in range(len(words))]) == network
@@ -440,12 +451,13 @@ def test_covers_are_made_once_with_modes_that_nobody_can_write(tmp_path, monkeyp
     assert [each.name for each in Path(covers.file).parent.parent.iterdir()] == ["covers"]
 
 
-def test_a_start_is_announced_unless_a_shell_would_drop_variables(monkeypatch):
+def test_a_start_is_announced_by_a_shell_that_drops_no_variables(monkeypatch):
     monkeypatch.setattr(os.path, "realpath", lambda path: "/usr/bin/dash" if path == "/bin/sh" else path)
     announced = ["/bin/sh", "-c", bubblewrap._ANNOUNCEMENT, "/dev/null"]
     assert bubblewrap.build_start_announcement({"PATH": "x"}) == announced
-    assert bubblewrap.build_start_announcement({"PATH": "x", "a-b": "y"}) == []
-    assert bubblewrap.build_start_announcement({"PATH": "x", "ä": "y"}) == []
+    bash = [bubblewrap.find_system_program("bash"), "--noprofile", "--norc", "-p", "-c"]
+    for name in ("a-b", "ä"):
+        assert bubblewrap.build_start_announcement({"PATH": "x", name: "y"})[:5] == bash
     monkeypatch.setattr(os.path, "realpath", lambda path: "/usr/bin/bash" if path == "/bin/sh" else path)
     env = bubblewrap.find_system_program("env")
     cleaned = [*announced, env, "-u", "SHLVL", "-u", "OLDPWD", "-u", "_"]
@@ -455,7 +467,9 @@ def test_a_start_is_announced_unless_a_shell_would_drop_variables(monkeypatch):
     replaced = bubblewrap.replace_stdin(["bwrap", *announced, "ls"], 7)
     assert replaced == ["bwrap", *announced[:3], "/proc/self/fd/7", "ls"]
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert bubblewrap.build_start_announcement({"PATH": "x"}) == []
+    for name in ("PATH", "a-b"):
+        with pytest.raises(ConfigError, match="not installed"):
+            bubblewrap.build_start_announcement({name: "x"})
 
 
 def test_secrets_are_found_in_the_top_levels_up_to_so_many_entries(tmp_path, monkeypatch):
@@ -484,10 +498,7 @@ def test_secrets_are_found_in_the_top_levels_up_to_so_many_entries(tmp_path, mon
         ("perdure.toml", "folder", True),
         ("other", "folder", False),
         ("perdure.toml", "full folder", False),
-        ("config", 0o444, True),
-        ("config", 0o644, False),
-        ("config", "content", False),
-        ("hooks", 0o444, False),
+        ("perdure.toml", "content", False),
         ("perdure.toml", 0o444, False),
     ],
 )
@@ -507,13 +518,11 @@ def test_only_what_is_empty_is_removed(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    (tmp_path / "config").touch()
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "config").write_text("x")
+    (tmp_path / "sub" / "below").mkdir(parents=True)
     (tmp_path / "other").touch()
-    names = ["missing", "empty", "full", "config", "sub/config", "other"]
+    names = ["missing", "empty", "full", "sub", "sub/below", "other"]
     bubblewrap.remove_placeholders([str(tmp_path / name) for name in names])
-    assert [name for name in names if (tmp_path / name).exists()] == ["full", "sub/config", "other"]
+    assert [name for name in names if (tmp_path / name).exists()] == ["full", "other"]
 
 
 def test_the_homes_of_a_user_are_that_of_the_environment_and_that_of_the_system(monkeypatch, tmp_path):
@@ -527,7 +536,7 @@ def test_the_homes_of_a_user_are_that_of_the_environment_and_that_of_the_system(
     for home, found in (
         (tmp_path / "link", [tmp_path / "own", tmp_path / "system"]),
         (tmp_path / "system", [tmp_path / "system"]),
-        ("/", [tmp_path / "system"]),
+        ("/", [Path("/"), tmp_path / "system"]),
     ):
         monkeypatch.setenv("HOME", str(home))
         assert bubblewrap.find_own_home_folders() == [str(each) for each in found]
@@ -536,6 +545,7 @@ def test_the_homes_of_a_user_are_that_of_the_environment_and_that_of_the_system(
 def test_secrets_of_a_home_are_hidden_at_its_top_and_in_its_settings(monkeypatch, tmp_path):
     monkeypatch.setattr(bubblewrap, "find_own_home_folders", lambda: [str(tmp_path)])
     monkeypatch.delenv("PERDURE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
     for name in (".ssh", ".perdure", "work/.ssh", ".config/gh", ".config/deep/gh"):
         (tmp_path / name).mkdir(parents=True)
     expected = [str(tmp_path / name) for name in (".ssh", ".config/gh", ".perdure")]

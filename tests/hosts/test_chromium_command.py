@@ -4,8 +4,8 @@ import pytest
 
 from perdure.core.error import ConfigError
 from perdure.hosts import EgressPolicy, LocalBrowser, chromium_process
-from perdure.hosts.browser_session_pages import describe_playwright_error
 from perdure.hosts.chromium_command import build_flags, find_chromium
+from perdure.hosts.playwright_error import describe_playwright_error
 
 
 def test_all_connections_are_sent_through_the_proxy():

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -12,7 +14,12 @@ import pytest
 
 from perdure.core.error import ConfigError, ToolError
 from perdure.hosts import supervised_browser_program
-from perdure.hosts.chromium_process import ChromiumProcess, build_environment, require_playwright
+from perdure.hosts.chromium_process import (
+    ChromiumProcess,
+    build_environment,
+    require_playwright,
+    shadow_desktop_programs,
+)
 
 pytestmark = pytest.mark.packages("playwright")
 PROXY = cast("Any", SimpleNamespace(url="http://127.0.0.1:9", username="u", password="p"))
@@ -134,7 +141,7 @@ def test_chromium_gets_few_variables_and_a_home_of_its_own(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("API_KEY", "secret")
     assert build_environment("/f") == {
-        "PATH": "/bin",
+        "PATH": "/f/programs:/bin",
         "TZ": "UTC",
         "HOME": "/f",
         "TMPDIR": "/f",
@@ -152,3 +159,12 @@ def test_what_a_system_lacks_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match="needs playwright, which is not installed: pip install"):
         require_playwright()
+
+
+def test_programs_of_the_desktop_are_hidden_by_some_that_do_nothing(tmp_path, monkeypatch):
+    shadow_desktop_programs(str(tmp_path))
+    monkeypatch.setenv("PATH", build_environment(str(tmp_path))["PATH"])
+    for name in ("xdg-open", "xdg-email", "gio"):
+        found = shutil.which(name)
+        assert found == str(tmp_path / "programs" / name)
+        assert subprocess.run([found, "mailto:ann@example.org"], check=False).returncode == 1

@@ -12,7 +12,7 @@ from perdure.hosts.line_search_program import find_lines, has_match, main, read_
 
 
 def find(data: bytes, pattern: str, context: int = 0, most: int = 100) -> list[tuple[int, str, bool]]:
-    return find_lines(data, re.compile(pattern), context, most)
+    return find_lines(data, re.compile(pattern), context, most).lines
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def find(data: bytes, pattern: str, context: int = 0, most: int = 100) -> list[t
         (b"x\nboat\n", [(2, "boat", False)]),
         (b"a boat\xff\n", [(1, "a boat\ufffd", False)]),
         (b"boat\0", []),
-        (b"\xff\xfeboat", []),
-        (b"\xfe\xffboat", []),
+        ("x\nboat\n".encode("utf-16"), [(2, "boat", False)]),
+        (b"\xfe\xff" + "boat".encode("utf-16-be"), [(1, "boat", False)]),
         (b"", []),
     ],
 )
@@ -83,11 +83,19 @@ def test_contents_arrive_in_batches_after_their_sizes():
 
 @pytest.mark.parametrize(("ignore_case", "numbers"), [(True, [1, 2]), (False, [2])])
 def test_each_batch_is_answered_with_a_line(monkeypatch, ignore_case, numbers):
-    options = {"pattern": "boat", "ignore_case": ignore_case, "context": 0, "most": 5}
+    options = {"pattern": "boat", "ignore_case": ignore_case, "context": 0, "most": 5, "counts_only": False}
     given = json.dumps(options).encode() + b"\n[10]\nBOAT\nboat\n[1]\nx"
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(given)))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=written))
     main()
     first, second = (json.loads(line) for line in written.getvalue().splitlines())
-    assert ([number for number, _, _ in first[0]], len(first), second) == (numbers, 1, [[]])
+    assert ([number for number, _, _ in first[0][0]], len(first), second) == (numbers, 1, [[[], 0, False]])
+
+
+def test_all_lines_are_counted_if_their_number_is_wanted_and_of_a_binary_file_none_is_returned():
+    expression = re.compile("boat")
+    assert find_lines(b"boat\n" * 9, expression, 2, 3, counts_only=True) == ([], 9, False)
+    assert find_lines(b"boat\n" * 9, expression, 0, 3)[1:] == (3, False)
+    assert find_lines(b"x\nboat\0\nboat\n", expression, 0, 3) == ([], 1, True)
+    assert find_lines(b"x\0", expression, 0, 3) == ([], 0, True)

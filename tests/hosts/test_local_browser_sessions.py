@@ -42,7 +42,10 @@ class FakeChromium:
         if self.problem is not None:
             raise self.problem
         self.contexts.append(options)
-        return SimpleNamespace(on=lambda *_: None, set_default_timeout=lambda _: None)
+        return SimpleNamespace(on=lambda *_: None, set_default_timeout=lambda _: None, grant_permissions=self.grant)
+
+    async def grant(self, permissions: Any) -> None:
+        assert permissions == []
 
     async def close(self) -> None:
         self.close_count += 1
@@ -51,8 +54,8 @@ class FakeChromium:
 class FakePages:
     """The pages of a session, which note each step."""
 
-    def __init__(self, session: str, context: Any, proxy: Any, **options: Any) -> None:
-        self.session, self.options = session, options
+    def __init__(self, context: Any, proxy: Any, **options: Any) -> None:
+        self.options = options
         self.done: list[Any] = []
         self.elements: dict[str, Any] = {}
         self.lock = asyncio.Lock()
@@ -101,7 +104,10 @@ async def test_a_browser_starts_at_its_first_step_with_its_options(program):
         assert chromium.contexts == [{"viewport": size, "accept_downloads": True, "service_workers": "block"}]
         options = pages_of(browser)["s"].options
         assert (options["seconds"], options["max_download_bytes"]) == (7, 9)
-        assert [options["new_ref"](), options["new_ref"]()] == ["e1", "e2"]
+        refs = [options["new_ref"](), options["new_ref"]()]
+        assert [each.partition(".")[0] for each in refs] == ["e1", "e2"]
+        assert refs[0].partition(".")[2] == refs[1].partition(".")[2]
+        assert len(refs[0]) == len("e1.") + 6
     assert chromium.close_count == 1
     assert browser._sessions == {}
 

@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, command, deny
 from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import LocalFiles, LocalGit
+from perdure.hosts import LocalFiles, LocalGit, git_sandbox
 from perdure.testing import ScriptedModel
 from perdure.toolkits.git_tools import git_commit_tool, git_read_tools
 
@@ -310,6 +310,8 @@ def test_git_inside_the_folder_is_not_run(tmp_path, monkeypatch):
     (tmp_path / "git").write_text("#!/bin/sh\n")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    assert LocalGit(LocalFiles(tmp_path))._program != str(tmp_path / "git")
+    monkeypatch.setattr(git_sandbox, "find_system_program", lambda _: None)
     with pytest.raises(ConfigError, match="install git"):
         LocalGit(LocalFiles(tmp_path))
     with pytest.raises(ConfigError, match="give LocalFiles"):
@@ -359,13 +361,12 @@ def test_files_outside_the_working_folder_are_not_listed(repository):
     assert listing("log", ["-p"], [], []) is None
 
 
-async def test_a_driver_whose_name_cannot_be_switched_off_is_an_error_and_does_not_run(repository, tmp_path):
+async def test_a_driver_with_an_odd_name_does_not_run(repository, tmp_path):
     trap = tmp_path / "trapped"
     git(repository, "config", "filter.a=b.clean", f"touch {trap}; cat")
     (repository / ".gitattributes").write_text("* filter=a=b\n")
     result = await open_session(repository).call("git_diff", {})
-    assert result.is_error
-    assert "names a driver with '='" in result.text
+    assert "+three" in result.text
     assert not trap.exists()
 
 
@@ -380,7 +381,7 @@ async def test_a_configuration_that_is_too_large_is_not_used(repository):
     with (repository / ".git" / "config").open("a") as file:
         file.write("".join([f"[section{number}]\n\tname{'x' * 60} = 1\n" for number in range(18_000)]))
     result = await open_session(repository).call("git_status", {})
-    assert result.text == "the configuration of the repository is too large"
+    assert result.text.startswith(".git/config is too large: ")
 
 
 def test_a_branch_is_checked_out_in_a_work_tree_of_its_own(repository, tmp_path):

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, Permissions, allow, deny
 from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import LocalFiles, LocalSearch, python_grep
+from perdure.hosts import LocalFiles, LocalSearch, local_search, python_grep, ripgrep
 from perdure.testing import ScriptedModel
 from perdure.toolkits.file_search_backend import GlobQuery, SearchQuery
 from perdure.toolkits.portable_regex import PortableRegex
@@ -30,7 +30,7 @@ TREE: dict[str, str | bytes] = {
     "src/latin.txt": b"a b\xe5t and a boat\nx\xff\n",
     "src/binary.dat": b"boat\0boat\n",
     "src/utf16.txt": "boat\n".encode("utf-16"),
-    "src/large.txt": b"boat\n" * 500_000,
+    "src/large.txt": b"boat\n" * 2_000,
     "src/no_end": "last boat",
     "src/empty": "",
     "src/\u00e6\u00f8.txt": "boat\n",
@@ -106,7 +106,14 @@ async def test_files_are_found_by_their_paths(searched, arguments, expected):
     [
         ({"pattern": "class \\w+"}, "src/boat.py:1: class Boat:"),
         ({"pattern": "oar;$"}, "src/oar.ts:2: export const Boat = oar;"),
-        ({"pattern": "^boat"}, "inner/build/out.py:1: boat\nsrc/bom.txt:1: boat first\nsrc/bom.txt:2: boat second\nsrc/deep/kept.log:1: boat\nsrc/keep.log:1: boat\nsrc/æø.txt:1: boat\nvendor/lib/x.c:1: boat"),
+        ({"pattern": "^boat"}, "inner/build/out.py:1: boat\nsrc/bom.txt:1: boat first\nsrc/bom.txt:2: boat second\nsrc/deep/kept.log:1: boat\nsrc/keep.log:1: boat\n"
+            + "".join(f"src/large.txt:{number}: boat\n" for number in range(1, 196)) + "[more than 200 matches: use a narrower pattern, path or glob]\n[not shown: src/binary.dat: the pattern occurs in it, but it is a binary file]"),
+        ({"pattern": "^boat", "glob": "*.txt", "output": "counts"}, "src/bom.txt:2\nsrc/large.txt:2000\nsrc/utf16.txt:1\nsrc/æø.txt:1"),
+        ({"pattern": "^boat", "glob": "*.{dat,c}", "output": "files"}, "vendor/lib/x.c\n[not shown: src/binary.dat: the pattern occurs in it, but it is a binary file]"),
+        ({"pattern": "boat", "path": "src/large.txt", "output": "files"}, "src/large.txt"),
+        ({"pattern": "boat", "path": "src/binary.dat"}, "(no matches)\n[not shown: src/binary.dat: the pattern occurs in it, but it is a binary file]"),
+        ({"pattern": "ship", "path": "src/binary.dat"}, "(no matches)"),
+        ({"pattern": "boat", "path": "src/utf16.txt"}, "src/utf16.txt:1: boat"),
         ({"pattern": "interface{}"}, "src/view.tsx:1: interface{} boat"),
         ({"pattern": "b.t —"}, "src/utf8.txt:1: Bjørn sails the båt — „wind“"),
         ({"pattern": "BJØRN", "ignore_case": True}, "src/utf8.txt:1: Bjørn sails the båt — „wind“"),
@@ -163,6 +170,76 @@ async def test_many_results_are_cut_in_order(searched, tmp_path):
     lines = (await call(searched, "grep", pattern="here", path="many")).text.splitlines()
     assert lines[199] == "many/f066.txt:2: a boat here"
     assert lines[200:] == ["[more than 200 matches: use a narrower pattern, path or glob]"]
+
+
+@pytest.mark.parametrize(("output", "kind"), [("files", "{}"), ("counts", "{}:30")])
+async def test_files_and_counts_are_exact_and_say_where_they_are_cut(searched, tmp_path, output, kind):
+    plant(tmp_path / "root", {f"many/f{number:03}.txt": "a boat here\n" * 30 for number in range(201)})
+    arguments = {"pattern": "here", "path": "many", "output": output}
+    lines = (await call(searched, "grep", **arguments)).text.splitlines()
+    assert lines == [
+        *[kind.format(f"many/f{number:03}.txt") for number in range(200)],
+        "[more than 200 files: use a narrower pattern, path or glob]",
+    ]
+    lines = (await call(searched, "grep", **arguments, glob="f0*")).text.splitlines()
+    assert lines == [kind.format(f"many/f{number:03}.txt") for number in range(100)]
+
+
+@pytest.mark.parametrize(("output", "kind"), [("lines", "{}:1: a boat here"), ("files", "{}"), ("counts", "{}:1")])
+async def test_files_that_a_rule_hides_take_no_place_of_others(searched, tmp_path, output, kind):
+    names = [f"many/f{number:03}.txt" for number in range(230)]
+    plant(tmp_path / "root", dict.fromkeys(names, "a boat here\n"))
+    files, search = searched
+    rules = Permissions(allow(), deny(target="many/f0*"), deny(target="many/f1*"))
+    tools = [glob_tool(files, search), grep_tool(files, search)]
+    session = Agent(ScriptedModel(), tools=tools, permission=rules).session()
+    found = await session.call("grep", {"pattern": "here", "path": "many", "output": output})
+    assert found.text.splitlines() == [kind.format(each) for each in names[200:]]
+    assert (await session.call("glob", {"pattern": "many/*"})).text.splitlines() == names[200:]
+
+
+async def test_a_file_of_some_megabytes_is_searched(searched, tmp_path):
+    plant(tmp_path / "root", {"log.txt": b"a line of a long log\n" * 200_000 + b"the end\n"})
+    for arguments in ({"path": "log.txt"}, {"glob": "log.*"}):
+        assert (await call(searched, "grep", pattern="the end", **arguments)).text == "log.txt:200001: the end"
+
+
+async def test_a_file_that_is_too_large_is_named(searched, tmp_path, monkeypatch):
+    for module in (python_grep, ripgrep):
+        monkeypatch.setattr(module, "MOST_FILE_BYTES", 1_000)
+    named = "[not shown: src/large.txt: it has 10,000 bytes, and the limit is 1,000]"
+    for arguments in ({"path": "src/large.txt"}, {"glob": "large.*"}, {"glob": "large.*", "output": "counts"}):
+        assert (await call(searched, "grep", pattern="boat", **arguments)).text == f"(no matches)\n{named}"
+
+
+async def test_what_cannot_be_read_is_named(searched, tmp_path):
+    plant(
+        tmp_path / "root", {"some/a.txt": "boat", "some/b/x.txt": "boat", "some/c.txt": "boat", "some/.ssh/x": "boat"}
+    )
+    closed = [tmp_path / "root" / "some" / each for each in ("b", "c.txt", ".ssh")]
+    for each in closed:
+        each.chmod(0)
+    if os.access(closed[1], os.R_OK):
+        pytest.skip("root reads everything")
+    problem = "it cannot be read (Permission denied)"
+    found = (await call(searched, "grep", pattern="boat", path="some")).text
+    assert found == f"some/a.txt:1: boat\n[not shown: some/b: {problem}; some/c.txt: {problem}]"
+    assert (
+        await call(searched, "glob", pattern="some/**")
+    ).text == f"some/a.txt\nsome/c.txt\n[not shown: some/b: {problem}]"
+    for each in closed:
+        each.chmod(0o700)
+
+
+def test_ripgrep_is_not_used_where_it_cannot_be_given_open_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_search, "DESCRIPTORS", str(tmp_path / "none"))
+    (tmp_path / "a.txt").write_text("boat\n")
+    files = LocalFiles(tmp_path)
+    search = LocalSearch(files)
+    assert not search.uses_ripgrep
+    assert [each.path for each in search.search_lines(files.resolve("."), SearchQuery("boat")).matches] == ["a.txt"]
+    with pytest.raises(ConfigError, match="leave it out"):
+        LocalSearch(files, use_ripgrep=True)
 
 
 async def test_a_pattern_that_takes_for_ever_is_stopped_and_nothing_else_waits_for_it(tmp_path):
@@ -224,6 +301,7 @@ def test_ripgrep_and_python_find_the_same_lines_and_files(tmp_path):
     for number in range(60):
         folder = random.choice(["", "src/", "src/deep/", "a/b/c/", "build/", "log/"])
         lines = ["".join(random.choices(words, k=random.randint(0, 6))) for _ in range(random.randint(0, 8))]
+        lines += ["\0"] * (random.random() < 0.1)
         tree[f"{folder}f{number}.{random.choice(['py', 'txt', 'log'])}"] = random.choice(["\n", "\r\n"]).join(lines)
     rules = [
         "*.log",
@@ -248,7 +326,14 @@ def test_ripgrep_and_python_find_the_same_lines_and_files(tmp_path):
             pattern = PortableRegex(made := make_pattern(random))
         except ToolError:
             continue
-        query = SearchQuery(pattern.text, random.random() < 0.3, random.choice(["", "*.py"]), random.choice([0, 2]), 50)
+        query = SearchQuery(
+            pattern.text,
+            random.random() < 0.3,
+            random.choice(["", "*.py"]),
+            random.choice([0, 2]),
+            50,
+            random.random() < 0.3,
+        )
         target = files.resolve(random.choice([".", "src", "a"]))
         if os.path.isdir(target.path):
             assert fast.search_lines(target, query) == plain.search_lines(target, query), (made, query)

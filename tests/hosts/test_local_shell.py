@@ -15,7 +15,7 @@ import pytest
 
 from perdure.core.error import ConfigError, ToolError
 from perdure.hosts import local_shell, running_command
-from perdure.hosts.local_shell import CommandLimits, LocalShell, default_environment
+from perdure.hosts.local_shell import CommandLimits, LocalShell
 from perdure.hosts.process_tree import list_descendants
 from perdure.toolkits.shell_backend import ShellCommand
 
@@ -61,16 +61,6 @@ async def test_the_environment_is_exactly_what_is_given(tmp_path, monkeypatch):
         async with LocalShell(tmp_path, sandbox=sandbox, env={"PATH": "/usr/bin:/bin", "A": "b"}) as shell:
             names = dict(line.split("=", 1) for line in str((await run(shell, argv=("env",))).stdout).splitlines())
             assert {**names, "PWD": ""} == {"PATH": "/usr/bin:/bin", "A": "b", "PWD": ""}
-
-
-def test_the_usual_environment_has_no_path_into_the_working_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:.:/usr/bin:relative:{tmp_path}")
-    assert default_environment(str(tmp_path)) == {
-        "PATH": "/usr/bin",
-        "HOME": "/tmp",
-        "LANG": "C.UTF-8",
-        "TERM": "dumb",
-    }
 
 
 async def test_a_command_runs_in_a_folder_below_the_root_and_nowhere_else(shell, tmp_path):
@@ -466,3 +456,29 @@ async def test_secrets_are_hidden_by_a_sandbox_alone(tmp_path, sandbox, hidden):
         assert Path(spool).is_dir()
     assert not Path(spool).is_dir()
     assert shell.confinement.readable == ()
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+async def test_a_command_that_locks_the_working_folder_does_not_stop_the_next_one(tmp_path, sandbox):
+    async with LocalShell(tmp_path, sandbox=sandbox) as shell:
+        assert (await run(shell, "echo x > kept; chmod 0 .")).exit_code == 0
+        assert str((await run(shell, "cat kept")).stdout) == "x\n"
+        job = await shell.start(ShellCommand(line="chmod 0 .; echo locked; sleep 60"))
+        async with asyncio.timeout(20):
+            while "locked" not in (await shell.poll(job, wait_seconds=0.05)).stdout:
+                pass
+        assert str((await run(shell, "cat kept")).stdout) == "x\n"
+        await shell.stop(job)
+        assert os.access(tmp_path, os.R_OK | os.W_OK | os.X_OK)
+
+
+async def test_a_locked_folder_below_is_an_error_that_says_what_to_do(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+
+    def refuse(*_words, **_options):
+        raise PermissionError(13, "Permission denied", str(tmp_path / "sub"))
+
+    async with LocalShell(tmp_path, sandbox="off") as shell:
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+        with pytest.raises(ToolError, match="'sub': Permission denied; see whether an earlier command"):
+            await run(shell, "ls", folder="sub")

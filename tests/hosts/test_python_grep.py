@@ -25,16 +25,23 @@ def jail(tmp_path):
 NAMES = [(f"{number}.txt",) for number in range(6)]
 
 
-def test_lines_are_found_in_the_order_of_the_files_and_what_cannot_be_read_is_passed_over(jail):
+def test_lines_are_found_in_the_order_of_the_files_and_what_cannot_be_read_is_named(jail):
     paths = [NAMES[3], ("missing.txt",), ("folder",), NAMES[0]]
     found = list(search_with_python(jail, paths, SearchQuery("boat", context_lines=1), 30))
-    assert found == [
+    assert [(each.path, each.problem) for each in found] == [
+        ("3.txt", ""),
+        ("missing.txt", "there is no such file"),
+        ("folder", "it is a folder"),
+        ("0.txt", ""),
+    ]
+    assert [line for each in found for line in each.matches] == [
         SearchMatch("3.txt", 1, "line 3", is_context=True),
         SearchMatch("3.txt", 2, "boat 3"),
         SearchMatch("0.txt", 1, "line 0", is_context=True),
         SearchMatch("0.txt", 2, "boat 0"),
     ]
-    assert list(search_with_python(jail, NAMES, SearchQuery("BOAT", ignore_case=True), 30)) == [
+    found = list(search_with_python(jail, NAMES, SearchQuery("BOAT", ignore_case=True), 30))
+    assert [line for each in found for line in each.matches] == [
         SearchMatch(f"{number}.txt", 2, f"boat {number}") for number in range(6)
     ]
 
@@ -83,7 +90,7 @@ def test_the_process_of_a_search_is_in_a_session_of_its_own_and_ends_with_it(jai
     assert search._timer.daemon
     with search:
         pid = search._process.pid
-        assert search.ask([b"boat\n", b"x\n"]) == [[[1, "boat", False]], []]
+        assert search.ask([b"boat\n", b"x\n"]) == [[[[1, "boat", False]], 1, False], [[], 0, False]]
         if sys.platform == "linux":
             assert os.getsid(pid) == pid
     with pytest.raises(ProcessLookupError):

@@ -110,7 +110,7 @@ async def test_output_that_was_not_read_when_a_command_ended_is_waited_for(start
     async def wait_without_reading(process: Any) -> None:
         process.wait(20)
 
-    monkeypatch.setattr(running_command, "_wait_for_exit", wait_without_reading)
+    monkeypatch.setattr(running_command, "wait_for_exit", wait_without_reading)
     assert await finish(start("echo said; echo told >&2; exit 3")) == (3, "said\n", "told\n", "exit")
 
 

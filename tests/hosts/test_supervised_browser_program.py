@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts import supervised_browser_program
+from perdure.hosts import process_supervisor, supervised_browser_program
 from perdure.hosts.supervised_browser_program import load_supervisor
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -101,16 +101,14 @@ def test_the_folder_of_a_browser_may_be_gone_at_its_end(folder, start):
     os.close(control)
 
 
-def test_the_supervisor_is_loaded_from_the_file_beside_it():
+def test_the_supervisor_is_loaded_from_its_file():
     supervisor = load_supervisor()
     assert supervisor.__name__ == "process_supervisor"
-    assert Path(supervisor.__file__ or "") == Path(supervised_browser_program.__file__).with_name(
-        "process_supervisor.py"
-    )
+    assert Path(supervisor.__file__ or "").resolve() == Path(process_supervisor.__file__).resolve()
     assert supervisor.GRACE_SECONDS == 2.0
 
 
 def test_a_supervisor_that_cannot_be_imported_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.spec_from_file_location", lambda *_: None)
-    with pytest.raises(ImportError, match=r"process_supervisor\.py' cannot be imported$"):
+    with pytest.raises(ImportError, match=r"supervisor\.py' cannot be imported$"):
         load_supervisor()

@@ -148,9 +148,10 @@ def test_a_damaged_file_is_said_to_be_so_and_left_as_it_is(path, damage):
 
 def test_lines_that_are_empty_or_not_for_ever_grant_nothing(path):
     path.parent.mkdir()
-    lines = [{**msgspec.to_builtins(each), "covers": each.covers} for each in (HERE, FOR_EVER)]
+    denied = msgspec.structs.replace(FOR_EVER, allow=False)
+    lines = [{**msgspec.to_builtins(each), "covers": each.covers} for each in (HERE, denied)]
     path.write_bytes(b"\n" + b"\n".join(map(msgspec.json.encode, lines)))
-    assert list(GrantFile(path)) == [FOR_EVER]
+    assert list(GrantFile(path)) == [denied]
 
 
 def test_a_permission_that_an_older_version_wrote_is_asked_for_again_and_its_denials_hold(path):

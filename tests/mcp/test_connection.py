@@ -37,7 +37,7 @@ def opened(
     def end(reason: str) -> None:
         found[0].end(reason)
 
-    streams = open_stdio_streams(lambda: server.start(None), end, FloodMeter(lambda _: None))
+    streams = open_stdio_streams(lambda: server.start(None), end, FloodMeter(lambda _: None), "s")
     found.append(McpConnection(streams, start_seconds=start_seconds, on_list_changed=on_list_changed))
     return found[0]
 

@@ -1,6 +1,7 @@
 """Questions of servers: what is asked, and what is declined."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from perdure.mcp.elicitation import (
     CallElicitationAnswerer,
     ElicitationForm,
     ElicitationLink,
+    asks_for_secret,
     build_elicitation_question,
     is_safe_link,
 )
@@ -171,3 +173,69 @@ def test_the_text_of_a_question_has_a_limit(length, shown):
     params = mcp_types.ElicitRequestFormParams(message="x" * length, requested_schema={"type": "object"})
     asked = build_elicitation_question("git", params)
     assert asked == ElicitationForm(f"The MCP server 'git' asks: {'x' * shown}", {"type": "object"})
+
+
+def form(message="Please fill in.", **fields):
+    schema = {"type": "object", "properties": fields}
+    asked = build_elicitation_question("s", mcp_types.ElicitRequestFormParams(message=message, requested_schema=schema))
+    assert isinstance(asked, ElicitationForm)
+    return asked
+
+
+TEXT = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda: form(password=TEXT),
+        lambda: form(userPassword=TEXT),
+        lambda: form(api_key=TEXT),
+        lambda: form(apiKey=TEXT),
+        lambda: form(githubToken=TEXT),
+        lambda: form(x={"type": "string", "format": "password"}),
+        lambda: form(x={"type": "string", "writeOnly": True}),
+        lambda: form(x={"type": "string", "title": "Your PIN"}),
+        lambda: form(x={"type": "string", "description": "the one-time code"}),
+        lambda: form("Enter your password", answer=TEXT),
+        lambda: form("Bitte das Passwort", answer=TEXT),
+        lambda: form(x={"type": ["string", "null"], "title": "Secret"}),
+        lambda: form(x={"anyOf": [{"type": "string"}, {"type": "null"}], "title": "Secret"}, secret={"anyOf": [TEXT]}),
+        lambda: form(account={"type": "object", "properties": {"passphrase": TEXT}}),
+        lambda: form(secrets={"type": "array", "items": {"type": "string", "title": "secret"}}),
+        lambda: form(secret={}),
+    ],
+)
+def test_a_form_for_a_secret_is_known_by_its_fields_and_its_question(asked):
+    assert asks_for_secret(asked())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda: form(name=TEXT),
+        lambda: form("Your password expires soon. Go on?", agreed={"type": "boolean"}),
+        lambda: form(max_tokens={"type": "integer"}),
+        lambda: form("I reset your password", email={"type": "string", "format": "email"}),
+        lambda: form("Which secret?", kind={"type": "string", "enum": ["a", "b"]}),
+        lambda: form(tokenizer=TEXT, passenger=TEXT, pinned=TEXT, compass=TEXT),
+    ],
+)
+def test_other_forms_are_asked(asked):
+    assert not asks_for_secret(asked())
+
+
+async def test_a_form_for_a_password_is_declined_unseen_and_the_person_is_told(caplog):
+    class Context:
+        run_id = "r"
+
+        async def ask(self, question):
+            raise AssertionError(question)
+
+    params = mcp_types.ElicitRequestFormParams(
+        message="Log in", requested_schema={"type": "object", "properties": {"password": {"type": "string"}}}
+    )
+    context: Any = Context()
+    answer = await CallElicitationAnswerer("bank", context).answer(params)
+    assert (answer.action, answer.content) == ("decline", None)
+    assert "MCP server 'bank' asks for a password or another secret in a form, which is declined" in caplog.text

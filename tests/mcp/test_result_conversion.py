@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure.core import schema_checker
 from perdure.core.message import Audio, Document, Image, Text
 from perdure.mcp import result_conversion
 from perdure.mcp.listed_tool import check_tool_list
@@ -99,3 +100,12 @@ def test_the_limit_of_media_is_that_of_their_bytes(length: int, fits: bool, monk
     monkeypatch.setattr(result_conversion, "MAX_MEDIA_BYTES", 60)
     (part,) = convert(media("audio", "A" * length, "audio/wav")).content
     assert isinstance(part, Audio if fits else Text)
+
+
+def test_the_schema_of_a_tool_is_compiled_when_it_is_listed_and_not_for_each_result(monkeypatch):
+    schema = {**SCHEMA, "title": "compiled once"}
+    tool = listed(outputSchema=schema, inputSchema={"type": "object", "title": "compiled once"})
+    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    assert not convert(structured={"n": 1}, tool=tool).is_error
+    assert convert(structured={"n": "x"}, tool=tool).is_error
+    listed(outputSchema=dict(schema), inputSchema={"type": "object", "title": "compiled once"})

@@ -47,7 +47,7 @@ class Process:
 def read_from(process, most=1_000):
     """A stream from a process, and the list of what was told: the reasons of its end, and floods."""
     told: list[str] = []
-    return LineReadStream(process, FloodMeter(told.append, most=most, monotonic=lambda: 1.0), told.append), told
+    return LineReadStream(process, FloodMeter(told.append, most=most, monotonic=lambda: 1.0), told.append, "s"), told
 
 
 def as_dict(message):
@@ -110,7 +110,7 @@ async def test_lines_that_are_no_messages_are_passed_over_until_they_are_too_man
     assert [as_dict(each) async for each in stream] == [PING, PING]
     assert told == ["it writes to its standard output what is no message"]
     assert process.reads == 5
-    assert caplog.messages == ["an MCP server wrote a line to its standard output that is no message"]
+    assert caplog.messages == ["MCP server 's' wrote to its standard output a line that is no message"]
 
 
 @pytest.mark.parametrize("escape", [rb"\ud83d", rb"\uD83D"])
@@ -163,7 +163,7 @@ async def test_the_program_is_closed_with_the_streams_also_after_an_error():
         return process
 
     async def use():
-        async with open_stdio_streams(start, told.append, FloodMeter(told.append)) as (incoming, outgoing):
+        async with open_stdio_streams(start, told.append, FloodMeter(told.append), "s") as (incoming, outgoing):
             assert as_dict(await incoming.receive()) == PING
             await outgoing.send(message())
             assert not process.is_closed

@@ -214,7 +214,7 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch):
     async def never():
         await asyncio.Event().wait()
 
-    assert await status_of(guarded(App()), receive=never) == (200, "http.disconnect")
+    assert await status_of(guarded(App()), receive=never) == (408, "the body did not arrive in time")
 
 
 async def test_a_body_that_drips_is_not_waited_for_longer(monkeypatch):
@@ -232,7 +232,31 @@ async def test_a_body_that_drips_is_not_waited_for_longer(monkeypatch):
         await send({"type": "http.response.body", "body": message["type"].encode()})
 
     async with asyncio.timeout(WAIT_SECONDS):
-        assert await status_of(guarded(read_all), receive=drip) == (400, "http.disconnect")
+        assert await status_of(guarded(read_all), receive=drip) == (408, "the body did not arrive in time")
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_nothing_to_report():
+    pieces = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    seen = []
+
+    async def leave():
+        return pieces.pop(0)
+
+    async def read_all(_scope, receive, _send):
+        while True:
+            seen.append((await receive())["type"])
+
+    async def send(message):
+        raise AssertionError(message)
+
+    headers = [(name.encode(), value.encode()) for name, value in GOOD.items()]
+    scope = {"type": "http", "path": "/mcp", "method": "POST", "headers": headers}
+    async with asyncio.timeout(WAIT_SECONDS):
+        await guarded(read_all)(scope, leave, send)
+    assert seen == ["http.request"]
 
 
 def test_tokens_and_names_that_cannot_be_used_are_refused():

@@ -1,7 +1,6 @@
 """The socket of the server, and its encryption."""
 
 import asyncio
-import datetime as dt
 import socket
 import ssl
 from pathlib import Path
@@ -14,35 +13,13 @@ from perdure.core.error import ConfigError
 from perdure.mcp_server import serve_http
 from perdure.mcp_server.http_listener import listen
 from tests.mcp_server.served_tools import TOKENS, WAIT_SECONDS, running, shout
+from tests.wire.certificate import write_certificate
 
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[str, str]:
     """The files of a certificate for localhost, and of its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_file, key_file = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    certificate_file.write_bytes(made.public_bytes(Encoding.PEM))
-    key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return str(certificate_file), str(key_file)
+    return write_certificate(tmp_path, "localhost")
 
 
 @pytest.mark.packages("cryptography")

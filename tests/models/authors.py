@@ -243,7 +243,9 @@ AUTHORS: tuple[Author, ...] = (
     _author("chat_openai", CHAT, _chat_body, dialect="openai", provider="openai", model="gpt-5"),
     _author("chat_openrouter", CHAT, _with_details, "reasoning", dialect="openrouter", cache="marked"),
     _author("chat_mistral", CHAT, _with_content, dialect="mistral", schema="mistral"),
-    _author("chat_kimi", CHAT, _with_field("reasoning_content"), dialect="kimi", schema="kimi"),
+    _author("chat_kimi", CHAT, _with_field("reasoning_content"), dialect="kimi", model="kimi-k3", schema="kimi"),
+    _author("chat_deepseek", CHAT, _with_field("reasoning_content"), dialect="deepseek", model="deepseek-v4-pro"),
+    _author("chat_mimo", CHAT, _with_field("reasoning_content"), dialect="mimo", model="mimo-v2.5"),
     _author("chat_gemini", CHAT, _with_signed_calls, dialect="gemini", provider="google", model="gemini-3-flash"),
     _author(
         "chat_minimax", CHAT, _with_details, "reasoning", dialect="minimax", provider="minimax", model="minimax-m2"
@@ -251,9 +253,11 @@ AUTHORS: tuple[Author, ...] = (
     _author("chat_blind", CHAT, _with_field("reasoning"), dialect="vllm", tools="none", output="none", **_SEES_NOTHING),
     _author("responses", RESPONSES, _responses_body, "id", provider="openai", model="gpt-5", **_SEES_ALL),
     _author("responses_xai", RESPONSES, _responses_body, "id", dialect="xai"),
+    _author("responses_deepseek", RESPONSES, _responses_body, "id", dialect="deepseek", model="deepseek-v4-pro"),
     _author("responses_blind", RESPONSES, _responses_body, "id", dialect="open", **_SEES_NOTHING),
     _author("anthropic", ANTHROPIC, _anthropic_body, model="claude-sonnet-4-5", schema="anthropic", cache="marked"),
     _author("anthropic_minimax", ANTHROPIC, _anthropic_body, provider="minimax", model="minimax-m2", **_SEES_NOTHING),
+    _author("anthropic_deepseek", ANTHROPIC, _anthropic_body, provider="deepseek", model="deepseek-v4-pro"),
     _author("gemini", GEMINI, _gemini_body, model="gemini-2.5-pro", schema="gemini", **_SEES_ALL),
     _author("gemini_new", GEMINI, _gemini_body, provider="google", model="gemini-3-flash", schema="gemini"),
     _author("gemini_blind", GEMINI, _gemini_body, model="gemma-3", schema="gemini", tools="none", **_SEES_NOTHING),

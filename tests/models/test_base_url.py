@@ -106,6 +106,19 @@ def test_azure_is_asked_without_a_version_or_by_the_one_that_is_set(monkeypatch)
     assert address("azure") == "https://gateway.example/openai/v1"
 
 
+def test_azure_by_responses_has_a_path_without_the_deployment(monkeypatch):
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://resource.openai.azure.com/")
+    assert address("azure-responses", "mine") == "https://resource.openai.azure.com/openai/v1"
+    monkeypatch.setenv("AZURE_OPENAI_API_VERSION", "2025-04-01-preview")
+    assert address("azure-responses", "mine") == (
+        "https://resource.openai.azure.com/openai?api-version=2025-04-01-preview"
+    )
+    monkeypatch.setenv("AZURE_OPENAI_API_VERSION", "2024-10-21")  # it has no Responses API
+    assert address("azure-responses", "mine") == "https://resource.openai.azure.com/openai/v1"
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://gateway.example/openai/v1")
+    assert address("azure-responses") == "https://gateway.example/openai/v1"
+
+
 def test_azure_has_no_address_of_its_own():
     with pytest.raises(ConfigError, match="the base URL of Azure OpenAI is not set: set AZURE_OPENAI_ENDPOINT"):
         address("azure")

@@ -199,3 +199,14 @@ def test_what_a_conversation_has_lost_takes_no_room_any_more():
     wire.seen = 0
     wire.pieces(memo, "other", other)
     assert wire.seen == 0
+
+
+def test_messages_of_one_request_alone_are_forgotten_and_the_transcript_before_them_is_not():
+    memo, wire, messages = EncodingMemo(), Counting(), said("a", "b")
+    for passing, turn in (("now", "c"), ("then", "d"), ("", "e")):
+        view = MessagesSnapshot(messages).with_passing(*said(passing)[: len(passing)])
+        assert wire.pieces(memo, "s", view) == wire.pieces(EncodingMemo(), None, list(view))
+        messages += said(turn)
+    wire.seen = 0
+    wire.pieces(memo, "s", MessagesSnapshot(messages).with_passing(user("last")))
+    assert wire.seen == 2  # the new message of the transcript, and that of this request

@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.models import price_of
+from perdure.core.error import ConfigError, ProviderDown
+from perdure.core.message import user
+from perdure.core.model import Request, Settings
+from perdure.models import open_model, price_of
 from perdure.models.codex import get_codex_profile
 from perdure.models.openai_chat.dialect import get_dialect
 from perdure.models.profile import Profile
 from perdure.models.provider_catalog import PROVIDERS, find_provider, list_provider_names, raise_unknown_provider
+from tests.models.canned import CannedResponse, CannedTransport
+from tests.models.histories import TOOLS
 
 ASKED_FOR = [
     "openai",
@@ -35,6 +39,7 @@ ASKED_FOR = [
     "cerebras",
     "huggingface",
     "azure",
+    "azure-responses",
     "featherless",
     "vllm",
     "local",
@@ -137,7 +142,7 @@ def test_a_registered_provider_is_among_those_that_are_named():
         (
             "same_at_any_url",
             True,
-            ["vertex", "bedrock", "azure", "ollama", "ollama-native", "lmstudio", "vllm"],
+            ["vertex", "bedrock", "azure", "azure-responses", "ollama", "ollama-native", "lmstudio", "vllm"],
         ),
         ("window_set_by_server", True, ["featherless", "ollama", "ollama-native", "lmstudio", "vllm", "local"]),
     ],
@@ -151,6 +156,7 @@ def test_what_the_models_of_a_provider_can_do_differs_from_others_in_few_fields(
         "openai",
         "openai-chat",
         "azure",
+        "azure-responses",
         "codex",
     ]
     without = {each.name: sorted(name for name, can in each.profile.items() if can is False) for each in PROVIDERS}
@@ -174,3 +180,20 @@ def test_a_model_whose_maker_is_not_known_by_its_name_is_answered_with_common_pr
         "`perdure models` lists all providers, perdure.models.register adds one, and "
         "openai_compatible(base_url, model) needs none"
     )
+
+
+async def test_azure_is_asked_by_responses_with_the_deployment_in_the_body():
+    transport = CannedTransport(CannedResponse(b"{}", "application/json", 500))
+    resource = "https://resource.openai.azure.com"
+    model = open_model("azure-responses:gpt-5.6", api_key="k", base_url=resource, attempts=1, transport=transport)
+    settings = Settings(temperature=0.2, reasoning_effort="high")
+    asked = Request(messages=(user("Hi!"),), tools=TOOLS, settings=settings)
+    with pytest.raises(ProviderDown):
+        [event async for event in model.stream(asked)]
+    ((url, headers, _),) = transport.posted
+    assert url == "https://resource.openai.azure.com/openai/v1/responses"
+    assert headers["api-key"] == "k"
+    (body,) = transport.bodies
+    assert (body["model"], body["reasoning"]["effort"]) == ("gpt-5.6", "high")
+    assert not {"temperature", "top_p"} & body.keys()
+    assert body["tools"]

@@ -446,6 +446,7 @@ def test_a_union_of_objects_is_closed_when_all_of_them_are(name, also, closed):
         ),
         ({"type": "array", "items": TEXT, "uniqueItems": False}, {"type": "array", "items": TEXT}),
         ({"type": "boolean", "default": True}, {"type": "boolean", "description": "Default true"}),
+        ({"type": "boolean", "default": False}, {"type": "boolean", "description": "Default false"}),
         ({"type": "string", "default": None}, {"type": "string"}),
         ({"type": "object", "additionalProperties": True}, {"type": "object"}),
         ({"type": "object", "additionalProperties": False}, {"type": "object"}),

@@ -232,6 +232,7 @@ def test_what_a_dialect_cannot_enforce_is_not_strict(schema: Any, rules: str) ->
         ("uniqueItems", True, "no item twice"),
         ("default", None, ""),
         ("default", 0, "default 0"),
+        ("default", False, "default false"),
         ("enum", ["a", "b"], 'one of "a", "b"'),
         ("examples", "e", 'for example "e"'),
         ("format", "f" * 201, "format " + "f" * 200),

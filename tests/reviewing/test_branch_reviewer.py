@@ -269,3 +269,20 @@ async def test_the_last_line_of_a_file_is_kept_and_the_one_behind_it_is_not(
     (repository / "boat.py").write_text(text)
     (found,) = (await review(repository, reviewer(answer({"line": line})))).findings
     assert found.finding.line == kept
+
+
+async def test_the_prompt_has_no_more_of_long_commit_messages_and_names_than_fits(repository):
+    long = "x" * 100
+    for number in range(250):
+        (repository / f"{number:03}-{long}.txt").write_text("a\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "Subject\n\n" + "word " * 20_000)
+    model = reviewer(answer())
+    await review(repository, model)
+    text = str(model.requests[0].messages[0].text)
+    commits, _, rest = text.partition("Changed files:\n")
+    assert len(commits) < branch_reviewer.MOST_LOG_BYTES + 200
+    assert "[cut off after 20,000 bytes: read the rest with git_log]" in commits
+    names = rest.partition("\n\nDiff:")[0]
+    assert len(names) < branch_reviewer.MOST_LISTED_CHARACTERS + 100
+    assert " more" in names.splitlines()[-1]

@@ -19,7 +19,7 @@ def test_results_that_are_waited_for_are_found_and_those_that_cannot_be_read_sta
         post("unreadable", item_id="i1", response="a", labels="untrusted"),
         post("other kind", "steer", item_id="i1", response="a"),
         post("unknown", item_id="i0", response="a"),
-        post("plain", item_id="i2", response="b"),
+        post("plain", item_id="i2", response="b", labels=[]),
         post("labelled", item_id="i3", response=None, labels=["untrusted"]),
     ]
     assert _find_results(state, posts) == {

@@ -14,6 +14,7 @@ from perdure.core.approval_binding import identify_store
 from perdure.core.event import GrantRevoked, PermissionDecided, RunStarted, ToolStarted
 from perdure.core.store import Store
 from perdure.core.thread_pool import set_tool_threads
+from perdure.runtime.sealed_grants import seal_decision
 from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores import namespaced
 from perdure.stores.memory import MemoryStore
@@ -277,7 +278,7 @@ async def stored_as_before(store: Store, *, revoked: bool = False) -> None:
     (decided,) = of(events, PermissionDecided)
     assert decided.binding is not None
     bound = msgspec.structs.replace(decided.binding, store=identify_store(part_of(store)))
-    as_before = msgspec.structs.replace(decided, binding=bound)
+    as_before = seal_decision(msgspec.structs.replace(decided, binding=bound), store)
     later = [GrantRevoked(grant.grant_id)] if revoked else []
     await crashed(part_of(store), "k", *[as_before if each is decided else each for each in events], *later)
 

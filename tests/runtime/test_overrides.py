@@ -16,7 +16,9 @@ from perdure.runtime.overrides import (
 )
 from perdure.testing import ScriptedModel
 
-NAMES = "model, role, instructions, tools, limits, settings, permission, engine, deps, budget, watchers"
+NAMES = (
+    "model, role, instructions, tools, limits, settings, permission, narrow_permission, engine, deps, budget, watchers"
+)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,7 @@ NAMES = "model, role, instructions, tools, limits, settings, permission, engine,
         ({"engine": 3}, "engine=3 cannot be used for a run: give a function"),
         ({"engine": None}, "engine=None cannot be used for a run: give a function"),
         ({"permission": 3}, "permission=3 cannot be used for a run: give a function"),
+        ({"narrow_permission": 0}, "narrow_permission=0 cannot be used for a run: give a bool"),
     ],
 )
 def test_an_override_that_cannot_be_used_is_named(given: Any, message: str) -> None:
@@ -62,10 +65,11 @@ def test_data_is_stored_in_the_log_and_of_code_the_name_alone() -> None:
         "settings": Settings(temperature=0.5),
         "model": "demo",
         "engine": "react",
+        "narrow_permission": False,
     }
     watched: Any = {**data, "watchers": [print]}
     kept = encode_overrides(watched)
-    assert list(kept) == ["instructions", "role", "limits", "settings", "model", "engine"]
+    assert list(kept) == ["instructions", "role", "limits", "settings", "model", "engine", "narrow_permission"]
     assert restore_overrides(kept, {}) == data
     code: Any = {"tools": [], "deps": 3, "engine": react, "model": object(), "role": "critic", "watchers": []}
     assert encode_overrides(code) == {"role": "critic", "code": ["deps", "engine", "model", "tools"]}

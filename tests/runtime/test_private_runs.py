@@ -71,7 +71,7 @@ async def test_private_runs_at_the_same_time_cannot_pass_the_limit_of_turns(most
 
 
 async def test_the_limit_of_tool_calls_is_that_of_the_run() -> None:
-    model = ScriptedModel(calls(call("read", page="1"), call("read", page="2")), "Read.", "Done.")
+    model = ScriptedModel(calls(call("read", page="1"), call("read", page="2")), call("read", page="3"), "Done.")
     answers: list[PrivateRunResult] = []
     agent = Agent(model, tools=[read], engine=asking(ask(), answers=answers), limits=Limits(max_tool_calls=1))
     assert (await agent.run("Go")).status == "done"

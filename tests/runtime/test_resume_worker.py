@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, UnsupportedByStore, ask, later, tool, user
+from perdure import (
+    Agent,
+    ConfigError,
+    Limits,
+    Permissions,
+    StoreError,
+    ToolContext,
+    UnsupportedByStore,
+    ask,
+    later,
+    tool,
+    user,
+)
 from perdure.core.error import Fenced, SessionBusy
 from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunResumed, RunStarted
 from perdure.core.outcome import Outcome
@@ -103,6 +115,31 @@ async def test_a_question_that_expires_is_noticed():
     (found,) = await outcomes_of(agent, 1)
     assert found.status == "done"
     assert clock.now() >= 1_700_000_060.0
+
+
+async def test_a_question_does_not_expire_by_a_clock_that_is_wrong_for_two_seconds(caplog):
+    clock, store = FakeClock(), MemoryStore()
+    gate = Permissions(ask("*"), handler=later, expires_seconds=60)
+    agent = worker_agent(
+        call("act", what="x"), "Here.", store=store, clock=clock, tools=[act_tool([])], permission=gate
+    )
+    session = agent.session("s")
+    assert (await session.run("Go")).status == "waiting"
+    (question,) = await session.questions()
+    attending = asyncio.ensure_future(anext(agent.attend_all()))
+    for jump in (86_400.0, -86_400.0):
+        clock.set_ahead(jump)
+        for _ in range(2):
+            await clock.wait_for_sleepers()
+            await clock.advance(1)
+        assert await session.wake() is None
+        assert [each.ask_id for each in await session.questions()] == [question.ask_id]
+    assert caplog.text.count("the clock of this machine was set ahead by 1 day") == 1
+    await clock.wait_for_sleepers()
+    await clock.advance(60)
+    found = await asyncio.wait_for(attending, 10)
+    assert found.status == "done"
+    assert await session.questions() == []
 
 
 async def test_steering_waits_for_the_next_run_and_is_not_looked_at_all_the_time():
@@ -348,7 +385,8 @@ async def test_the_tasks_of_background_agents_are_taken_up_by_the_session_that_g
     again = boss(following("", "", "Told.")).replace(store=other)
     found = await outcomes_of(again, 1, seconds=0.01)
     assert (found[0].session_id, found[0].text) == ("s", "Told.")
-    assert (await other.read(child))[-1].event.status == "done"  # type: ignore[attr-defined]
+    ended, reported = (await other.read(child))[-2:]
+    assert (ended.event.status, reported.event.changes["is_reported"]) == ("done", True)  # type: ignore[attr-defined]
 
 
 async def test_code_that_runs_were_begun_with_is_passed_to_them():
@@ -416,6 +454,16 @@ async def test_each_session_gets_the_options_that_a_function_chooses_for_it(is_a
     found = await outcomes_of(agent, 2, deps="nobody", overrides_for=choose_later if is_async else choose)
     assert {each.status for each in found} == {"done"}
     assert sorted(seen) == [("ann/s", "Ann"), ("bob/s", "Bob")]
+
+
+async def test_limits_that_a_function_chooses_for_a_session_are_merged_with_those_of_all():
+    store = MemoryStore()
+    await crashed(store, "s", *begun())
+    agent = worker_agent(*[call("greet") for _ in range(6)], store=store, tools=[tool(lambda: "Hi", name="greet")])
+    (outcome,) = await outcomes_of(
+        agent, 1, limits=Limits(max_tool_calls=2), overrides_for=lambda _: {"limits": Limits(max_turns=6)}
+    )
+    assert (outcome.status, outcome.reason) == ("limit", "max_tool_calls")
 
 
 @pytest.mark.parametrize(("chosen", "problem"), [("Ann", "overrides_for"), ({"dep": 1}, "'dep'")])

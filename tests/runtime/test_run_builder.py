@@ -187,7 +187,7 @@ async def test_a_budget_counts_what_a_summary_costs_whichever_model_writes_it(ow
 
 
 @pytest.mark.parametrize("more", [{}, {"instructions": "Be long."}, {"deps": "mine"}])
-async def test_the_limits_of_a_run_are_in_place_of_those_of_the_agent(more: Any) -> None:
+async def test_the_turns_of_a_run_are_those_that_it_sets_or_else_the_agents(more: Any) -> None:
     @tool
     async def look() -> str:
         """Look."""
@@ -204,6 +204,8 @@ async def test_the_limits_of_a_run_are_in_place_of_those_of_the_agent(more: Any)
     outcome = await agent(limits=Limits(max_turns=1)).run("Go", **more)
     assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 1)
     outcome = await agent(limits=Limits(max_turns=1)).run("Go", limits=Limits(), **more)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 1)
+    outcome = await agent(limits=Limits(max_turns=1)).run("Go", limits=Limits(max_turns=None), **more)
     assert (outcome.status, outcome.turns) == ("done", 4)
 
 

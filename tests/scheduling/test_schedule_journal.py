@@ -6,6 +6,7 @@ import pytest
 
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry
+from perdure.core.reserved_session_ids import is_schedule_session
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import Lease, Post
 from perdure.scheduling import ScheduleJournalRecord
@@ -13,7 +14,6 @@ from perdure.scheduling.schedule_journal import (
     ScheduleJournal,
     get_journal_session_id,
     has_session_been_deleted,
-    is_schedule_session,
 )
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock
@@ -104,7 +104,7 @@ async def test_records_are_stored_with_the_ids_of_their_firings_and_returned_wit
     assert [each.kind for each in stored] == ["finished", "missed", "fired"]
     entries = await store.read("schedules/nightly")
     assert [each.id for each in entries[:2]] == ["f1", "end-f0"]
-    assert [each.event.data["kind"] for each in entries if isinstance(each.event, Custom)] == [
+    assert [each.event.data["signed"]["kind"] for each in entries if isinstance(each.event, Custom)] == [
         "finished",
         "fired",
         "missed",

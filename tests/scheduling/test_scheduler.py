@@ -261,8 +261,7 @@ async def test_a_schedule_can_begin_with_a_skill():
     failed = await scheduler.run_now("t")
     assert failed.status == "failed"
     assert "nothing" in failed.reason
-    with pytest.raises(ConfigError, match="labels"):
-        await scheduler.trigger("s", "x", labels=["untrusted"])
+    assert (await scene.agent.session("s").read_state()).labels == {"untrusted": ("skill:sum",)}
 
 
 # -- unattended --------------------------------------------------------------------------------------------------------

@@ -186,17 +186,15 @@ async def test_a_moment_that_passed_within_this_second_is_missed_and_not_fired_a
 async def test_labelled_input_is_never_a_command():
     done = []
     command = Command("wipe", lambda _call: done.append("wiped"), description="Delete everything.")
-    scene = Scene("Fine.", commands=[command])
+    scene = Scene("Fine.", "Fine.", commands=[command])
     scheduler = scene.scheduler(Schedule(name="raw"), MAIL)
-    with pytest.raises(ConfigError, match="a schedule with a prompt"):
-        await scheduler.trigger("raw", "/wipe", labels=["untrusted"])
-    firing_id = await scheduler.trigger("mail", "/wipe", labels=["untrusted"])
-    changed = scene.scheduler(Schedule(name="mail"))  # its prompt was removed after the trigger
-    assert kinds(await serve_once(changed)) == ["fired", "failed"]
-    firing = await changed.find_firing("mail", firing_id)
-    assert firing is not None
-    assert "labels" in firing.reason
+    assert (await scheduler.run_now("raw", "/wipe")).status == "finished"
+    await scheduler.trigger("mail", "/wipe", labels=["legal"])
+    changed = scene.scheduler(Schedule(name="mail"), Schedule(name="raw"))  # its prompt was removed after the trigger
+    assert kinds(await serve_once(changed)) == ["fired", "finished"]
     assert not done
+    await changed.run_now("raw", "/wipe", labels=())
+    assert done == ["wiped"]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +207,7 @@ async def test_labelled_input_is_never_a_command():
     ],
 )
 def test_runs_cannot_be_in_the_sessions_that_store_schedules(fields):
-    with pytest.raises(ConfigError, match="schedules themselves are stored there"):
+    with pytest.raises(ConfigError, match="the runtime has its own sessions there"):
         Schedule(prompt="x", **fields)
 
 

@@ -169,7 +169,7 @@ async def test_whoever_waits_for_a_firing_looks_again_after_each_interval():
         (
             MAIL,
             {"labels": ["untrusted"]},
-            r"^labels=\['untrusted'\]: they are for the input of a schedule with a prompt$",
+            r"^labels=\['untrusted'\]: they are for an input, and there is none$",
         ),
         (Schedule(name="mail"), {}, r"^schedule 'mail' has no prompt: give the trigger an input$"),
     ],

@@ -67,6 +67,11 @@ def commit(folder):
         ("src/perdure/build.py", ["tests/test_session.py"]),
         ("src/perdure/stores/sqlite/log.py", ["tests/stores/test_sqlite_log.py"]),
         ("src/perdure/stores/sqlite/pack_rows.py", ["tests/stores/test_sqlite.py", "tests/stores/test_sqlite_log.py"]),
+        ("src/perdure/_core/run/loop.py", ["tests/core/test_loop.py", "tests/core/test_loop_calls.py"]),
+        (
+            "src/perdure/_stores/sqlite/write/jobs.py",
+            ["tests/stores/test_file.py", "tests/stores/test_sqlite.py", "tests/stores/test_sqlite_log.py"],
+        ),
         ("scripts/env.py", ["tests/scripts/test_env.py"]),
         ("tests/core/test_transcript.py", ["tests/core/test_transcript.py"]),
         ("tests/material.py", []),

@@ -33,6 +33,7 @@ def run_in_closed_network(module: str, *arguments: str, folder: Path, seconds: f
         *("--ro-bind", str(resolver), os.path.realpath("/etc/resolv.conf")),
         *("--unshare-all", "--uid", "0", "--gid", "0", "--die-with-parent"),
         *("--cap-add", "CAP_NET_ADMIN", "--cap-add", "CAP_NET_BIND_SERVICE"),
+        *("--ro-bind", sys.base_prefix, sys.base_prefix, "--ro-bind", sys.prefix, sys.prefix),  # which may lie in /tmp
         *("--ro-bind", str(_ROOT), str(_ROOT), "--chdir", str(_ROOT), "--setenv", "TMPDIR", "/tmp"),
         *("--", sys.executable, "-m", module, *arguments),
     ]

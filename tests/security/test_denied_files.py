@@ -87,6 +87,7 @@ READING = [
     *("grep --recursive . .", "grep -r .", "diff src private", "diff -r src keys", "grep --color=never -r . keys"),
     *("find . -name '*.key2' -exec cat {} +", "find . -name '*.key2' -exec cat '{}' ';'", "sort private/plan.txt"),
     *("git grep .", "git diff", "git diff HEAD", "git show HEAD~1", "git log -p", "git log -U1", "git diff --cached HEAD~1"),
+    *("git log -S plan --oneline", "git log -G '^a' --name-only", "git diff --stat -G . HEAD~1"),
     *("git stash show -p", "git show HEAD~1:private/plan.txt", "git cat-file -p HEAD:private/plan.txt"),
     *("git blame private/plan.txt", "git diff --word-diff", "git log --patch -n 2", "git show --stat -p HEAD~1"),
     *("git diff -- .", "git diff -- private", "git show HEAD~1 -- keys", "git --no-pager diff"),
@@ -163,11 +164,11 @@ async def test_what_the_sandbox_hides_does_not_stand_in_the_way(project):
     assert (await run_line(project, "grep -r . a"))[0] == "denied"  # a/.env is in the repository, and so it is shown
     git(project, "rm", "-q", "--cached", "a/.env")
     (project / ".gitignore").write_text(".env\n")
-    status, text = await run_line(project, "grep -r . a")
-    assert status != "denied"
-    assert SECRET not in text
-    (project / "a/b/c/id_rsa").write_text(SECRET)
-    assert (await run_line(project, "grep -r . a"))[0] == "denied"
+    for _ in range(2):
+        status, text = await run_line(project, "grep -r . a")
+        assert status != "denied"
+        assert SECRET not in text
+        (project / "a/b/c/id_rsa").write_text(SECRET)  # at any depth
 
 
 async def test_a_program_that_is_allowed_by_its_name_may_read_what_it_likes(project):

@@ -21,6 +21,30 @@ WITHOUT_MAJOR = {"xllamacpp"}
 UNTESTED = {"keyring"}
 """Packages that need a desktop: the tests have a stand-in."""
 
+ADVISORIES = {
+    "aiohttp": {
+        "3.12.13": "CVE-2025-53643",
+        "3.13.2": "CVE-2025-69223 to 69230",
+        "3.13.3": "CVE-2026-22815, 34513 to 34520, 34525",
+        "3.13.5": "CVE-2026-34993, 47265",
+        "3.14.0": "CVE-2026-54273 to 54280",
+        "3.14.2": "CVE-2026-59881, 69243, 69244",
+    },
+    "apsw": {"3.50.1.0": "CVE-2025-6965 of SQLite", "3.50.2.0": "CVE-2025-7709 of SQLite"},
+    "click": {"8.3.2": "CVE-2026-7246"},
+    "mcp": {"1.9.3": "CVE-2025-53366", "1.22.0": "CVE-2025-66416", "1.28.0": "repaired in 1.28.1"},
+    "playwright": {"1.55.0": "CVE-2025-59288"},
+    "xllamacpp": {"2026.2.8145": "CVE-2026-27940, 33298 of llama.cpp, whose build is the last part of the version"},
+    "pyyaml": {"5.3.1": "CVE-2020-14343"},
+}
+"""The last version that each advisory is about, of packages that a range names."""
+
+
+@pytest.mark.parametrize("needed", NEEDED, ids=lambda needed: needed.name)
+def test_no_version_with_a_known_advisory_lies_in_the_range(needed):
+    for version, advisory in ADVISORIES.get(needed.name, {}).items():
+        assert not needed.specifier.contains(version), advisory
+
 
 @pytest.mark.parametrize("needed", NEEDED, ids=lambda needed: needed.name)
 def test_the_version_that_is_tested_lies_in_the_range(needed):

@@ -56,11 +56,16 @@ def planted(tmp_path):
     return folder
 
 
-def run(folder, *arguments) -> subprocess.CompletedProcess[str]:
+def run(folder, *arguments, python_path=SRC) -> subprocess.CompletedProcess[str]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "PYTHON", "COVERAGE"))
     }
-    environment = {**kept, "PERDURE_HOME": str(folder.parent / "home"), "PERDURE_MODEL": "demo", "PYTHONPATH": SRC}
+    environment = {
+        **kept,
+        "PERDURE_HOME": str(folder.parent / "home"),
+        "PERDURE_MODEL": "demo",
+        "PYTHONPATH": python_path,
+    }
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -77,6 +82,24 @@ def test_python_m_imports_nothing_from_the_folder_in_which_it_runs(planted, comm
     done = run(planted, "-m", "perdure", *command)
     assert done.returncode == 0, done.stderr
     assert not (planted.parent / "trace").exists()
+
+
+@pytest.mark.parametrize("python_path", [f":{SRC}", f"{SRC}:", f"./:{SRC}"])
+@pytest.mark.parametrize("program", [["-m", "perdure"], ["PERDURE"]])
+def test_an_empty_entry_of_pythonpath_is_not_the_folder_in_which_the_command_runs(planted, program, python_path):
+    """Which `PYTHONPATH=$PYTHONPATH:/lib` in the settings of a shell leaves, if it was not set before."""
+    script = planted.parent / "perdure"
+    script.write_text("from perdure.cli.entry import main\nraise SystemExit(main())\n", encoding="utf-8")
+    named = [str(script) if each == "PERDURE" else each for each in program]
+    done = run(planted, *named, "run", "-q", "Calculate 6 * 7", python_path=python_path)
+    assert done.returncode == 0, done.stderr
+    assert not (planted.parent / "trace").exists()
+
+
+def test_the_processes_of_the_command_do_not_get_the_empty_entry_either(tmp_path):
+    shown = "import os; from perdure.cli import main as m; m.root_command.main = lambda: print(os.environ); m.main()"
+    done = run(tmp_path, "-c", shown, python_path=f":{SRC}:.")
+    assert f"'PYTHONPATH': '{SRC}'" in done.stdout
 
 
 def test_the_working_folder_is_not_on_the_path_of_the_command_however_it_is_begun(tmp_path):

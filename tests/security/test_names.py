@@ -41,7 +41,8 @@ def write_servers(folder, *names) -> None:
 @pytest.mark.parametrize("command", ["check", "show", "trust"])
 def test_the_name_of_a_server_is_one_line(perdure, tmp_path, name, command):
     write_servers(tmp_path, NAMES[name])
-    result = perdure("config", command, *(["--yes"] if command == "trust" else []), ".mcp.json")
+    words = ["trust", "--yes"] if command == "trust" else ["config", command]
+    result = perdure(*words, ".mcp.json")
     check_written(result.stdout + result.stderr)
     if command == "trust" and result.exit_code == 0:
         rows = result.stdout.splitlines()
@@ -53,9 +54,9 @@ def test_the_name_of_a_server_is_one_line(perdure, tmp_path, name, command):
 
 def test_what_is_trusted_cannot_be_scrolled_away(shell):
     write_servers(shell.folder, *[f"server-{number}" for number in range(40)], NAMES["many line breaks"])
-    count = len(shell.run("config", "trust", "--yes", ".mcp.json").stdout.splitlines())
-    shell.run("config", "trust", "--revoke", ".mcp.json")
-    with shell.terminal("config", "trust", ".mcp.json", size=(80, 24)) as terminal:
+    count = len(shell.run("trust", "--yes", ".mcp.json").stdout.splitlines())
+    shell.run("trust", "--revoke", ".mcp.json")
+    with shell.terminal("trust", ".mcp.json", size=(80, 24)) as terminal:
         for _ in range((count - 1) // 19):  # pages of 19 rows
             terminal.await_text("n: do not trust it: ")
             assert len(draw_rows(terminal.seen, 80)) <= 24
@@ -70,7 +71,7 @@ def test_what_is_trusted_cannot_be_scrolled_away(shell):
 
 def test_what_is_trusted_can_be_refused_before_the_end(shell):
     write_servers(shell.folder, *[f"server-{number}" for number in range(40)])
-    with shell.terminal("config", "trust", ".mcp.json", size=(80, 24)) as terminal:
+    with shell.terminal("trust", ".mcp.json", size=(80, 24)) as terminal:
         terminal.await_text("n: do not trust it: ")
         terminal.type("n\n")
         assert terminal.end() == 1

@@ -110,7 +110,7 @@ def test_cve_2026_21852_a_project_does_not_choose_where_the_key_is_sent(clone, t
 def test_cve_2025_54136_what_was_trusted_is_not_trusted_once_it_says_something_else(clone, tmp_path):
     path = tmp_path / "perdure.toml"
     path.write_text('[mcp.servers.tides]\ncommand = "tides"\n')
-    assert clone("config", "trust", "--yes", "perdure.toml").exit_code == 0
+    assert clone("trust", "--yes", "perdure.toml").exit_code == 0
     assert clone("run", "-q", "Hello.").exit_code == 0
     path.write_text('[mcp.servers.tides]\ncommand = "evil"\n')
     changed = clone("run", "-q", "Hello.")

@@ -113,7 +113,7 @@ def test_no_row_of_a_hostile_value_looks_like_another_request(shell, columns):
     questions, _ = ask(shell, *[("act", {"what": value}) for value in HOSTILE.values()], columns=columns)
     for name, drawn in zip(HOSTILE, questions, strict=True):
         labels = check_question(drawn, columns)
-        assert labels == ["agent", "tool", "action", "target", "argument what"], name
+        assert labels == ["agent", "tool", "action", "target", "argument what", "argument more (JSON)"], name
 
 
 @pytest.mark.parametrize("columns", [20, 21, 40, 132])
@@ -154,7 +154,7 @@ def test_an_answer_is_for_one_call_of_a_batch(shell):
     calls = [("act", {"what": each}) for each in ("one", "two", "three")]
     questions, rest = ask(shell, *calls, answers=("y", "n", "y"))
     for number, drawn in enumerate(questions, 1):
-        assert f"Allow this call? ({number} of 3, 5 rows)" in drawn
+        assert f"Allow this call? ({number} of 3, 6 rows)" in drawn
     assert sorted([row for row in rest if row.startswith("tool act ") and "{" not in row]) == [
         "tool act denied: permission denied at the terminal",
         "tool act ok: done",
@@ -171,7 +171,7 @@ def test_a_lasting_answer_to_one_call_does_not_cover_the_others_of_its_batch(she
         terminal.seen = ""
         terminal.type("1\n")
         terminal.await_text(CHOICES)  # what is typed before it does not count
-        assert "(2 of 2, 5 rows)" in terminal.seen
+        assert "(2 of 2, 6 rows)" in terminal.seen
         assert 'argument what: "two"' in terminal.seen
         terminal.type("n\n")
         assert terminal.end() == 0

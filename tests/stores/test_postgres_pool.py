@@ -97,7 +97,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
         made.append(Connection())
         return made[-1]
 
-    async def has_tables(_connection: Connection, place: str) -> bool:
+    async def has_tables(_connection: Connection, place: str, _owner: str) -> bool:
         assert place == "postgresql://box"
         return True
 
@@ -219,11 +219,11 @@ async def test_tables_are_looked_at_once_and_made_if_they_are_not_there(
 ) -> None:
     asked: list[str] = []
 
-    async def has_tables(_connection: Any, place: str) -> bool:
+    async def has_tables(_connection: Any, place: str, _owner: str) -> bool:
         asked.append(f"look at {place}")
         return False
 
-    async def make_tables(_connection: Any, place: str) -> None:
+    async def make_tables(_connection: Any, place: str, _owner: str) -> None:
         asked.append(f"make {place}")
 
     monkeypatch.setattr(postgres_pool, "has_current_schema", has_tables)

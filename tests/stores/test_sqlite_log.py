@@ -219,8 +219,10 @@ async def test_appends_are_one_statement_however_many_come_at_once(store, traced
 
 async def test_an_append_that_is_one_statement_is_refused_like_any_other(store, traced):
     (first, second, _), _ = traced
+    gap = [Entry(3, 1.0, Custom("x"), "a-3")]
+    assert not store.append_now(first, gap, sync=False)  # that needs a second statement, and so the thread
     with pytest.raises(Conflict, match="ends at entry 1"):
-        store.append_now(first, [Entry(3, 1.0, Custom("x"), "a-3")], sync=False)
+        await store.append(first, gap, sync=False)
     with pytest.raises(Conflict, match="already holds an entry 'a-1'"):
         await store.append(first, [Entry(2, 1.0, Custom("x"), "a-1")], sync=False)
     await store.append(first, [Entry(2, 1.0, Custom("x"), "a-2")], sync=False)
@@ -232,8 +234,9 @@ async def test_an_append_that_is_one_statement_is_refused_like_any_other(store, 
     )
     assert [type(each) for each in results] == [Conflict, type(None)]  # it fails alone
     await store.acquire("a", take_over=True)
+    assert not store.append_now(first, gap, sync=False)
     with pytest.raises(Fenced):
-        store.append_now(first, [Entry(3, 1.0, Custom("x"), "a-3")], sync=False)
+        await store.append(first, gap, sync=False)
     assert [len(await store.read(name)) for name in "abc"] == [2, 2, 1]
 
 

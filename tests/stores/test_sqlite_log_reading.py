@@ -30,6 +30,7 @@ from perdure.stores.sqlite.lease import acquire_free_lease, acquire_lease, is_le
 from perdure.stores.sqlite.log import EntryRange, StateBetweenAppends, append_entries, encode_append_row
 from perdure.stores.sqlite.log_row_merging import row_size
 from perdure.stores.sqlite.mailbox import add_post, encode_post_body, has_no_posts, read_pending_posts
+from perdure.stores.sqlite.process_leases import ProcessLeases
 from perdure.stores.sqlite.single_statement_append import append_in_one_statement
 
 
@@ -39,7 +40,7 @@ class File:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.notes = StateBetweenAppends()
-        self.leases: set[Lease] = set()
+        self.leases = ProcessLeases(connection.filename)
 
     def append(self, session_id: str, *appends: list[Entry]) -> Lease:
         lease = acquire_lease(session_id, 1.0, self.leases, True, self.connection)
@@ -317,16 +318,16 @@ def test_a_deleted_session_leaves_to_its_forks_what_they_share_until_the_last_is
     def numbers() -> list[tuple[int, int]]:
         return tree.connection.execute("SELECT first, last FROM pack ORDER BY session, last").fetchall()
 
-    delete_session("s", set(), tree.connection)
+    delete_session("s", tree.leases, tree.connection)
     assert left() == [(None, 0, 3), ("t", 3, 5), ("u", 4, 6)]
     assert numbers() == [(1, 2), (3, 3), (4, 5), (5, 5), (6, 6)]
-    delete_session("t", set(), tree.connection)
+    delete_session("t", tree.leases, tree.connection)
     assert left() == [(None, 0, 3), (None, 3, 4), ("u", 4, 6)]
     assert numbers() == [(1, 2), (3, 3), (4, 4), (5, 5), (6, 6)]
     assert tree.read("u", 6) == WHOLE["u"]
-    delete_session("u", set(), tree.connection)
+    delete_session("u", tree.leases, tree.connection)
     assert (left(), numbers()) == ([], [])
-    delete_session("u", set(), tree.connection)
+    delete_session("u", tree.leases, tree.connection)
     fences = tree.connection.execute("SELECT value FROM meta WHERE name = 'fence'").get
     assert acquire_free_lease("s", 1.0, tree.leases, tree.connection) == Lease("s", fences + 1)
 
@@ -335,7 +336,7 @@ def test_the_fences_of_deleted_sessions_are_not_given_again(file: File) -> None:
     last = [file.append("s") for _ in range(5)][-1]
     file.append("t")
     for name in ("s", "t"):
-        delete_session(name, set(), file.connection)
+        delete_session(name, file.leases, file.connection)
     assert acquire_free_lease("t", 1.0, file.leases, file.connection) == Lease("t", last.fence + 1)
 
 
@@ -356,10 +357,10 @@ def test_a_long_text_is_kept_as_long_as_some_row_has_it(file: File) -> None:
     assert uses() == [1, 3]
     redact_entry(lease, said(4, "clean"), file.connection)
     assert uses() == [3]
-    delete_session("s", set(), file.connection)
+    delete_session("s", file.leases, file.connection)
     assert file.read("t", 2) == [first[0], said(2, "clean")]
     assert uses() == [1]
-    delete_session("t", set(), file.connection)
+    delete_session("t", file.leases, file.connection)
     assert uses() == []
 
 
@@ -505,9 +506,9 @@ def test_a_redaction_reaches_titles_and_posts_of_all_who_share_the_entry_and_is_
     assert posts == [("other", "p-1"), ("other", "p-2"), ("s", "p-2"), ("t", "p-2"), ("u", "p-2")]
     noted = "SELECT value FROM meta WHERE name = 'search'"
     assert file.connection.execute(noted).get == 6
-    delete_session("other", set(), file.connection)
+    delete_session("other", file.leases, file.connection)
     assert file.connection.execute(noted).get == 7
-    delete_session("other", set(), file.connection)
+    delete_session("other", file.leases, file.connection)
     assert file.connection.execute(noted).get == 7
     assert file.connection.execute("SELECT count(*) FROM post WHERE session = 'other'").get == 0
 

@@ -170,7 +170,7 @@ async def test_a_barrier_whose_log_was_closed_before_its_sync_is_not_acknowledge
     writer = store._writer
     with writer._thread_lock:  # the writer's thread waits for it
         stored = store.append_soon(lease, entries(2), sync=True)
-        with writer._lock:
+        with writer._lock.hold():
             writer._access._drop_connection()
     with pytest.raises(StoreError, match="the log was closed after an error"):
         await stored
@@ -261,8 +261,9 @@ async def test_a_sync_that_fails_at_its_caller_acknowledges_nothing(store, lease
 
 async def test_on_a_quick_disk_a_lost_lease_and_a_replaced_file_are_noticed(path, store, lease, quick):
     await store.acquire("s", take_over=True)
+    assert not store.append_now(lease, entries(quick + 1), sync=True)
     with pytest.raises(Fenced):
-        store.append_now(lease, entries(quick + 1), sync=True)
+        await store.append(lease, entries(quick + 1), sync=True)
     path.rename(path.with_suffix(".moved"))
     assert not store.append_now(lease, entries(quick + 1), sync=True)
     with pytest.raises(StoreError, match="was deleted or replaced while it was open"):

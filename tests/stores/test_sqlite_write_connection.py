@@ -112,7 +112,7 @@ def test_erased_data_leaves_the_log_also_while_another_process_empties_it(access
         monkeypatch.setattr("time.sleep", let_go)
         try:
             with access.use_with_timeout() as connection:
-                access.erase_wal(connection)
+                access.erase_remains((), connection)
         finally:
             let_go(0)
     assert size_of_log(path) == 0
@@ -124,7 +124,7 @@ def test_erased_data_that_somebody_reads_for_too_long_is_told_of(access, path, m
     with another_connection(path) as reader:
         reader.execute("BEGIN; SELECT count(*) FROM words")
         with pytest.raises(StoreError, match=r"another process kept reading: call vacuum\(\)"):
-            access.erase_wal(access.connection)
+            access.erase_remains((), access.connection)
 
 
 class Impatient(Waits):

@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from perdure.stores.sqlite.apsw_types import Connection
+from perdure.stores.sqlite.database_file import run_in_transaction
 from perdure.stores.sqlite.writer_jobs import WriterJob, fail_jobs, run_jobs
 from tests.stores.material import another_connection
 
@@ -83,13 +84,16 @@ def test_a_job_that_has_failed_before_is_not_run(connection: Connection) -> None
     assert words(connection) == ["two"]
 
 
-def test_a_transaction_that_cannot_begin_has_done_nothing(connection: Connection) -> None:
+def test_a_transaction_that_was_left_open_acknowledges_nothing_and_is_rolled_back(connection: Connection) -> None:
     connection.execute("BEGIN")
     works = [adding("one")]
     with pytest.raises(apsw.SQLError):
         run_jobs(connection, works)
-    connection.execute("COMMIT")
+    assert not connection.in_transaction
     assert states(works) == [(False, False, None)]
+    connection.execute("BEGIN")
+    run_in_transaction(connection, lambda each: each.execute("SELECT 1").get)
+    assert not connection.in_transaction
 
 
 def test_what_stops_the_program_undoes_the_transaction(connection: Connection) -> None:

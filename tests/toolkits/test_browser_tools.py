@@ -1,21 +1,17 @@
 """The browser tools: what the model sees of pages, which address rules match, and where secrets may go."""
 
+import msgspec
 import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, ask, deny, later, tool, url
 from perdure.core.error import ConfigError
+from perdure.core.permission_request import Verdict
 from perdure.core.text_target import TextTarget
 from perdure.core.url_target import UrlTarget
 from perdure.credentials import BoundVault, MemoryVault, SecretBinding
 from perdure.net.error import EgressDenied
 from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, call
-from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure.toolkits.browser_tools import (
-    browser_tools,
-    format_browser_element,
-    format_browser_snapshot,
-    parse_frame_target,
-)
+from perdure.toolkits.browser_tools import browser_tools, parse_frame_target
 
 SHOP = "https://shop.example/"
 PAY = "https://pay.example/form"
@@ -56,12 +52,12 @@ async def test_the_model_visits_reads_and_uses_a_page():
     )
     assert [each.status for each in results] == ["ok"] * 10
     assert results[0].text == (
-        'Shop — https://shop.example/\n\nWelcome.\n[e1] link "Lamp"\n[e2] link "Manual"\n[e3] textbox "Name"\n\n'
-        '--- frame https://pay.example/form ---\nPay here.\n[e4] textbox "Card"'
+        '"Shop" — https://shop.example/\n\nWelcome.\n[e1] link "Lamp"\n[e2] link "Manual"\n[e3] textbox "Name"\n\n'
+        '[frame https://pay.example/form]\nPay here.\n[e4] textbox "Card"'
     )
     assert '[e7] textbox "Name" = "Ann"' in results[1].text
     assert "It burns oil." in results[2].text
-    assert results[3].text.startswith("Shop — ")
+    assert results[3].text.startswith('"Shop" — ')
     assert results[7].content[0].text == f"{SHOP}:"
     assert (results[7].content[1].media_type, results[7].content[1].name) == ("image/png", "screenshot")
     assert [each.text for each in results[8:]] == ["The browser is closed.", "The browser was not open."]
@@ -125,7 +121,7 @@ async def test_a_page_that_a_rule_denies_is_not_shown_when_a_click_leads_there()
         "shown: use browser_navigate with an address that you may visit."
     )
     assert [(each.status, each.text) for each in results] == [
-        ("ok", f'Lamp — {SHOP}lamp\n\nIt burns oil.\n[e1] link "Evil"'),
+        ("ok", f'"Lamp" — {SHOP}lamp\n\nIt burns oil.\n[e1] link "Evil"'),
         ("error", hidden),
         ("error", hidden),
         ("error", "there is no picture, for a rule denies what it shows: https://evil.example/"),
@@ -139,7 +135,7 @@ async def test_frames_that_a_rule_denies_or_asks_about_are_left_out():
             open_browser(), call("browser_navigate", url=SHOP), call("browser_screenshot"), permission=rules
         )
         assert page.text == (
-            f"Shop — {SHOP}\n[1 frames are not shown, for a rule denies them.]\n\n"
+            f'"Shop" — {SHOP}\n[1 frames are not shown, for a rule denies them.]\n\n'
             'Welcome.\n[e1] link "Lamp"\n[e2] link "Manual"\n[e3] textbox "Name"'
         )
         assert picture.text == f"there is no picture, for a rule denies what it shows: {PAY}"
@@ -193,6 +189,24 @@ async def test_a_rule_about_files_holds_for_downloads():
         "error", "'private/manual.pdf' cannot be written: a rule denies it, or asks about it",
     )  # fmt: skip
     assert browser.steps == [("navigate", SHOP)]
+
+
+async def test_a_download_makes_no_file_that_other_programs_trust():
+    browser, files = open_browser(), MemoryFiles({})
+    results = await run_calls(
+        browser,
+        call("browser_navigate", url=SHOP),
+        call("browser_download", ref="e2", path="docs/AGENTS.md"),
+        call("browser_download", ref="e2", path=".vscode/tasks.json"),
+        permission=Permissions(allow("*")),
+        files=files,
+    )
+    assert [each.status for each in results[1:]] == ["error", "error"]
+    assert results[1].text == (
+        "'docs/AGENTS.md' cannot be written: other programs trust files like 'AGENTS.md', and a download makes none: "
+        "choose another name"
+    )
+    assert (browser.steps, files.files) == ([("navigate", SHOP)], {})
 
 
 async def test_a_path_that_became_forbidden_after_the_first_look_is_not_written():
@@ -276,44 +290,6 @@ async def test_private_pages_are_labelled_so():
     assert results[1].status == "denied"
 
 
-def test_a_long_page_is_shown_in_parts():
-    text = "".join([f"line {number}\n" for number in range(20)])
-    snapshot = BrowserSnapshot(SHOP, "Long", [BrowserFrame(SHOP, text, (), is_truncated=True)], ["a note"])
-    begin, end = f"Long — {SHOP}\n[a note]\n\n", "[The page is larger than what is read of it: its end is missing.]"
-    first = "line 0\nline 1\nline 2\nline 3\nline 4"
-    assert format_browser_snapshot(snapshot, 0, 40) == (
-        f"{begin}{first}\n[Showing characters 0-35 of 149. Use browser_snapshot(offset=35) to continue.]\n{end}"
-    )
-    second = "line 5\nline 6\nline 7\nline 8\nline 9"
-    assert format_browser_snapshot(snapshot, 35, 40) == (
-        f"{begin}{second}\n[Showing characters 35-70 of 149. Use browser_snapshot(offset=70) to continue.]\n{end}"
-    )
-    assert format_browser_snapshot(snapshot, 142, 40) == (
-        f"{begin}line 19\n[Showing characters 142-149 of 149.]\n{end}"
-    )
-    whole = BrowserSnapshot(SHOP, "Long", [BrowserFrame(SHOP, text)])
-    assert format_browser_snapshot(whole, 0, 149) == f"Long — {SHOP}\n\n{text.strip()}"
-
-
-def test_a_page_without_title_text_or_frames_says_so():
-    assert format_browser_snapshot(BrowserSnapshot(SHOP, "", [])) == f"(no title) — {SHOP}\n\n(no text)"
-    frames = [BrowserFrame(SHOP, " \n"), BrowserFrame(PAY, "Pay\u200b here.\n"), BrowserFrame(PAY, "")]
-    assert format_browser_snapshot(BrowserSnapshot(SHOP, "Shop", frames)) == (
-        f"Shop — {SHOP}\n\n--- frame {PAY} ---\nPay here."
-    )
-
-
-def test_a_name_of_others_is_one_line_of_200_characters_at_most():
-    for length, shown in ((200, "x" * 200), (201, "x" * 200 + "…")):
-        element = BrowserElement("e1", "link", "x" * length, SHOP)
-        assert format_browser_element(element) == f'[e1] link "{shown}"'
-
-
-def test_an_element_is_shown_with_its_value_state_and_options():
-    element = BrowserElement("e1", "combobox", "Size\u200b  of\nit", SHOP, "small", ("disabled",), ("small", "large"))
-    assert format_browser_element(element) == '[e1] combobox "Size of it" = "small" (disabled) options: small | large'
-
-
 def test_bad_backends_are_refused():
     with pytest.raises(ConfigError, match="LocalBrowser"):
         browser_tools(5)  # type: ignore[arg-type]
@@ -357,4 +333,79 @@ async def test_a_frame_without_a_host_is_shown_whatever_rules_say_of_addresses()
         call("browser_navigate", url=SHOP),
         permission=Permissions(allow("*"), deny("browser_*", target=url("https://evil.example/**"))),
     )
-    assert page.text == f"Shop — {SHOP}\n\nHi.\n\n--- frame about:blank ---\nBlank."
+    assert page.text == f'"Shop" — {SHOP}\n\nHi.\n\n[frame about:blank]\nBlank.'
+
+
+async def test_the_question_shows_the_element_and_the_answer_is_bound_to_it():
+    asked = []
+
+    def approve(requests):
+        asked.extend(requests)
+        return [Verdict(allow=True) for _ in requests]
+
+    browser = open_browser()
+    results = await run_calls(
+        browser,
+        call("browser_navigate", url=SHOP),
+        call("browser_type", ref="e3", text="Ann", element="a harmless field"),
+        permission=Permissions(allow("browser_navigate"), handler=approve),
+    )
+    assert results[1].status == "ok", results[1].text
+    assert asked[0].arguments == {"ref": "e3", "text": "Ann", "submit": False, "element": 'textbox "Name"'}
+
+
+async def test_a_reference_that_means_another_element_by_then_is_not_used():
+    class Swapping(ScriptedBrowser):
+        """A browser in which an element becomes another one while a person is asked."""
+
+        name = "Lamp"
+
+        def find_element(self, ref):
+            found = super().find_element(ref)
+            return None if found is None or self.name == "" else msgspec.structs.replace(found, name=self.name)
+
+    for name in ("Other", ""):
+        browser = Swapping(PAGES)
+
+        def approve(requests, name=name, browser=browser):
+            browser.name = name
+            return [Verdict(allow=True) for _ in requests]
+
+        rules = Permissions(allow("browser_navigate"), handler=approve)
+        results = await run_calls(
+            browser, call("browser_navigate", url=SHOP), call("browser_click", ref="e1"), permission=rules
+        )
+        assert results[1].text.startswith("nothing was done, for there is no element 'e1'")
+        assert browser.steps == [("navigate", SHOP)]
+
+
+async def test_a_frame_without_a_host_is_hidden_like_the_document_that_made_it():
+    class Wrapping(ScriptedBrowser):
+        """A browser whose frames have been made by another document."""
+
+        is_whole = False
+
+        def find_element(self, ref):
+            found = super().find_element(ref)
+            return None if found is None else msgspec.structs.replace(found, within="https://evil.example/")
+
+        async def take_snapshot(self, session):
+            found = await super().take_snapshot(session)
+            frames = [msgspec.structs.replace(each, within="https://evil.example/") for each in found.frames]
+            return msgspec.structs.replace(found, frames=frames if self.is_whole else [found.frames[0], *frames[1:]])
+
+    pages: dict[str, str | ScriptedPage] = {
+        SHOP: ScriptedPage("Shop", "Hi.", {"Go": SHOP}, [], ["about:srcdoc"]),
+        "about:srcdoc": "Evil words.",
+    }
+    rules = Permissions(allow("*"), deny("browser_*", target=url("https://evil.example/**")))
+    browser = Wrapping(pages)
+    page, refused = await run_calls(
+        browser, call("browser_navigate", url=SHOP), call("browser_click", ref="e1"), permission=rules
+    )
+    assert "1 frames are not shown" in page.text
+    assert "Evil words" not in page.text
+    assert refused.text == "nothing was done: a rule denies https://evil.example/, or asks about it"
+    browser.is_whole = True
+    [page] = await run_calls(browser, call("browser_navigate", url=SHOP), permission=rules)
+    assert "nothing of it is shown" in page.text

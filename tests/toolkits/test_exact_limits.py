@@ -73,8 +73,8 @@ def accepts(function, *arguments):
         (glob_pattern.compile_glob, "x" * glob_pattern.MOST_CHARACTERS, "x" * (glob_pattern.MOST_CHARACTERS + 1)),
         (
             portable_regex.PortableRegex,
-            "x" * portable_regex.MOST_CHARACTERS,
-            "x" * (portable_regex.MOST_CHARACTERS + 1),
+            "x" * portable_regex.MOST_REGEX_CHARACTERS,
+            "x" * (portable_regex.MOST_REGEX_CHARACTERS + 1),
         ),
         (glob_pattern.compile_glob, "**/a/**/b/**/c/**/d", "**/a/**/b/**/c/**/d/**/e"),
     ],

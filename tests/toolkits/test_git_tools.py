@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all, ask, deny, path
+from perdure import Agent, PermissionRequest, Permissions, Verdict, allow, allow_all, ask, deny, deny_all, path
 from perdure.core.error import ConfigError, ToolError
 from perdure.testing import MemoryFiles, ScriptedModel
 from perdure.toolkits import git_tools
@@ -242,3 +242,30 @@ def test_an_object_that_is_no_backend_is_refused(make: Any) -> None:
         make(object(), NotedGit())
     with pytest.raises(ConfigError, match=f"{make.__name__}.* run_git"):
         make(MemoryFiles({}), object())
+
+
+class RiskyGit(NotedGit):
+    """A backend that runs git without a sandbox."""
+
+    risk = "There is no sandbox: bubblewrap is not installed."
+
+
+async def test_where_git_runs_without_a_sandbox_every_call_asks_and_the_question_says_so():
+    questions: list[PermissionRequest] = []
+
+    async def refuse(requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+        questions.extend([each for each in requests if each.required])
+        return await deny_all(requests)
+
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("git_status", {}),
+        ("git_diff", {}),
+        ("git_log", {}),
+        ("git_show", {}),
+        ("git_commit", {"message": "m", "paths": ["a.py"]}),
+    ]
+    for name, arguments in calls:
+        git = RiskyGit()
+        result = await call(git, name, refuse, **arguments)
+        assert (result.status, git.asked) == ("denied", [])
+    assert [each.note for each in questions] == [RiskyGit.risk] * 5

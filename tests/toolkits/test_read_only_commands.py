@@ -161,14 +161,54 @@ def test_version_control_and_hidden_files_are_left_out_where_the_command_does(tm
     assert "" not in explain(root, "rg x", "grep -r --exclude-dir=.git x .")
 
 
+def test_after_a_link_cd_and_the_kernel_mean_another_folder_by_two_dots(folder):
+    """In bash `cd in/..` goes to the folder of the link, to the kernel it is the folder above the target."""
+    for line in ("cd in/..", "cd sub/..", "cd in/../sub", "cd .."):
+        assert explain(folder, "cd sub", line, "ls")[1] == ""
+    assert explain(folder, "cd in/x..y", "cat ..x") != ["", ""]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("rg x", "rg -g .e* x", "rg --glob=.env x", "rg --iglob=.ENV x", "rg -g * x", "rg -g src/** x"),
+        *("rg -g.env x sub", "rg --glob .e* x", "rg -ng.e* x", "rg -ing .e* x", "rg -g *.py --iglob .e* -e [a]"),
+    ],
+)
+def test_a_search_that_brings_hidden_secrets_is_not_silent(folder, tmp_path, line):
+    (tmp_path / "sub" / ".env").write_text("x")
+    is_plain = line == "rg x"
+    assert explain(folder, line) == ["rg only reads" if is_plain else ""]
+    assert explain(folder, "rg -g *.py -g !*.md -e [a]x", "rg -n -g *.e x") == ["rg only reads"] * 2
+    (tmp_path / ".ignore").write_text("!.e*\n")
+    assert explain(folder, line, "rg -g *.py x sub") == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "line", ["rg --max-count 5 x", "grep -r --max-count 5 x", "rg --regexp x", "rg -e x --sort path"]
+)
+def test_the_value_of_a_long_option_is_not_taken_for_the_file_that_is_searched(folder, tmp_path, line):
+    assert f"{folder}/" in find_parts(folder, line)[0].reads
+    (tmp_path / "sub" / "server.pem").write_text("x")
+    assert explain(folder, line) == [""]
+
+
 def test_links_that_are_followed_are_not_silent(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "link").symlink_to("sub")
+    lines = ("find -L .", "find . -follow", "ls -RL", "du -L", "ls -LR .")
+    assert set(explain(str(tmp_path), *lines)) == {""}
+    assert "" not in explain(str(tmp_path), "find .", "ls -R", "du", "ls -L", "find -L sub")
     assert explain(str(tmp_path), "grep -r x .", "rg x") == ["grep only reads", "rg only reads"]
     assert explain(str(tmp_path), "grep -R x .", "rg -L x") == ["", ""]
 
 
 GIT_CONTENTS = ("git diff", "git show HEAD", "git log -p", "git show HEAD --stat -p", "git diff --word-diff")
+
+
+def test_git_that_searches_contents_without_showing_them_is_not_silent(folder):
+    for line in ("git log -S SECRET", "git log -G '^KEY=a' --oneline", "git log -SKEY -- src", "git diff --stat -GKEY"):
+        assert explain(folder, line, insight=Insight("src/x.py")) == [""]
 
 
 @pytest.mark.parametrize("name", [".env", "a/b/id_rsa", "server.pem"])

@@ -24,7 +24,9 @@ def found(*matches: SearchMatch, is_truncated: bool = False) -> SearchResult:
 def test_a_line_may_be_exactly_so_long_before_it_is_cut():
     for size, shown in ((MOST_LINE_CHARACTERS, MOST_LINE_CHARACTERS), (MOST_LINE_CHARACTERS + 1, MOST_LINE_CHARACTERS)):
         text = format_matches(found(SearchMatch("a.py", 3, "x" * size)))
-        assert text == "a.py:3: " + "x" * shown + ("" if size == shown else "…")
+        assert text == "a.py:3: " + "x" * shown + (
+            "" if size == shown else f"… [cut off: the line has {size:,} characters]"
+        )
 
 
 def test_lines_that_do_not_follow_one_another_are_kept_apart_when_those_around_are_shown():
@@ -99,8 +101,8 @@ class NotedSearch(MemoryFiles):
         ({"pattern": "x", "context_lines": 11}, SearchQuery("x", context_lines=10)),
         ({"pattern": "x", "context_lines": 1}, SearchQuery("x", context_lines=1)),
         ({"pattern": "x", "context_lines": -1}, SearchQuery("x")),
-        ({"pattern": "x", "context_lines": 2, "output": "files"}, SearchQuery("x")),
-        ({"pattern": "x", "context_lines": 2, "output": "counts"}, SearchQuery("x")),
+        ({"pattern": "x", "context_lines": 2, "output": "files"}, SearchQuery("x", counts_only=True)),
+        ({"pattern": "x", "context_lines": 2, "output": "counts"}, SearchQuery("x", counts_only=True)),
     ],
 )
 async def test_a_search_asks_its_backend_for_this(arguments: dict[str, Any], query: SearchQuery) -> None:

@@ -20,6 +20,12 @@ from perdure.toolkits.shell import (
 from perdure.toolkits.shell_backend import CapturedStream, Confinement, JobOutput, ShellResult
 
 ALLOWED = Permissions(allow("*"))
+CAN_WRITE = (
+    "They can write below the working folder, in /tmp and in an empty home; not to .git or to configuration such as "
+    "perdure.toml, nor, unless a call asks for it, to files that other programs trust, such as AGENTS.md, .github and "
+    ".vscode. Files with secrets are hidden, and what is written outside of the working folder is lost when the "
+    "command ends."
+)
 
 
 async def use(tools, *made, permission=ALLOWED):
@@ -270,12 +276,12 @@ def test_a_job_is_shown_with_its_state(job, text):
         ),
         (
             Confinement(sandbox="x", network=True),
-            "Commands run in a sandbox with network access and can write only below the working folder and /tmp.",
+            f"Commands run in a sandbox, which has network access. {CAN_WRITE}",
             "The sandbox has network access: the command can send what it reads.",
         ),
         (
             Confinement(sandbox="x", network=False),
-            "Commands run in a sandbox without network access and can write only below the working folder and /tmp.",
+            f"Commands run in a sandbox, which has no network access (a call can ask for it). {CAN_WRITE}",
             "",
         ),
     ],

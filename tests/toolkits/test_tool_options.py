@@ -26,19 +26,24 @@ READS = {"effect": "read"}
 REPEATED = {"effect": "idempotent"}
 PAGE = {"action": "browse", "parallel": False, "timeout_seconds": 90.0}
 FOREIGN = {"labels": ("untrusted",), **NO_SECRETS}
+PRIVATE = {"labels": ("private",)}
+OF_OTHERS = {"labels": ("private", "untrusted")}
 SENDS = {"sends": True, "labels": ("untrusted",)}
 EXPECTED: list[tuple[str, dict[str, Any]]] = [
-    ("now calculate read_text read list glob grep git_status git_diff git_log git_show", READS),
+    ("now calculate", READS),
+    ("read_text", {**READS, **PRIVATE}),
+    ("read list glob grep git_status git_diff git_log git_show", {**READS, **OF_OTHERS}),
     ("write_text", {"permission": True, "action": "write", **NO_SECRETS}),
-    ("write edit", {**REPEATED, "permission": True, **ALONE}),
-    ("git_commit", {"permission": True, "action": "commit", **ALONE}),
+    ("write", {**REPEATED, "permission": True, **ALONE}),
+    ("edit", {**REPEATED, "permission": True, "action": "write", **OF_OTHERS, **ALONE}),
+    ("git_commit", {"permission": True, "action": "commit", **OF_OTHERS, **ALONE}),
     ("ask_user plan", {"asks_first": True, **ALONE}),
     ("todo_list read_scratchpad load_tools hand_over_to_next", {**READS, **ALONE}),
     ("update_tasks todo_append todo_update write_scratchpad compact_conversation", {**REPEATED, **ALONE}),
     ("clear_agent_history remember_entity", {**REPEATED, **ALONE}),
     ("search_history read_history read_result grep_result wait_for_agents list_agents", {**READS, **NO_SECRETS}),
     ("remember remember_episode cancel_agent", {**REPEATED, **NO_SECRETS}),
-    ("recall", {**READS, "labels": ("private",), **NO_SECRETS}),
+    ("recall", {**READS, **PRIVATE, **NO_SECRETS}),
     ("forget", {**REPEATED, "permission": True, **NO_SECRETS}),
     ("browser_snapshot browser_scroll browser_screenshot", {**READS, **PAGE, **FOREIGN}),
     ("browser_back", {**PAGE, **FOREIGN}),

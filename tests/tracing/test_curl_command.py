@@ -39,7 +39,7 @@ def test_a_request_of_a_trace_has_its_own_address_and_no_key():
     assert "pw@" not in command
     assert "'x-api-key: '\"${API_KEY}\"" in command
     assert "content-length" not in command
-    assert command.endswith("--data-binary 'not json'")
+    assert command.endswith("--data-raw 'not json'")
 
 
 def test_a_tapped_request_can_be_given_too():
@@ -66,14 +66,14 @@ def test_a_command_is_written_over_several_lines_with_everything_but_what_curl_a
         "curl -N https://api.example.com/v1 \\\n"
         "  -H 'Authorization: Bearer '\"${API_KEY}\" \\\n"
         "  -H 'X-Trace: a b' \\\n"
-        "  --data-binary '{\n"
+        "  --data-raw '{\n"
         '  "a": [\n'
         "    1\n"
         "  ]\n"
         "}'"
     )
-    assert to_curl(request, pretty=False).splitlines()[-1] == "  --data-binary '{\"a\":[1]}'"
-    assert to_curl(request, pretty=False, stream=True).splitlines()[-1] == '  --data-binary \'{"a":[1],"stream":true}\''
+    assert to_curl(request, pretty=False).splitlines()[-1] == "  --data-raw '{\"a\":[1]}'"
+    assert to_curl(request, pretty=False, stream=True).splitlines()[-1] == '  --data-raw \'{"a":[1],"stream":true}\''
 
 
 def test_the_path_of_a_body_alone_can_be_another_and_a_body_that_is_no_object_stays():
@@ -81,7 +81,7 @@ def test_the_path_of_a_body_alone_can_be_another_and_a_body_that_is_no_object_st
         "curl -N http://127.0.0.1/v1/messages \\\n"
         "  -H 'content-type: application/json' \\\n"
         "  -H 'authorization: Bearer '\"${API_KEY}\" \\\n"
-        "  --data-binary '{}'"
+        "  --data-raw '{}'"
     )
     assert to_curl(RawRequest(1, "POST", "http://127.0.0.1", {}, "[1]"), pretty=False, stream=True).endswith("'[1]'")
 
@@ -90,3 +90,26 @@ def test_a_refusal_names_the_value_and_what_to_give():
     with pytest.raises(ConfigError) as refused:
         to_curl(BODY, base_url="http://127.0.0.1", api_key_env="1KEY")
     assert str(refused.value) == ("to_curl(api_key_env='1KEY'): give the name of a variable, such as 'OPENAI_API_KEY'")
+
+
+@pytest.mark.parametrize(
+    ("changes", "never"),
+    [
+        ({"body": "@/etc/passwd"}, "--data-binary"),
+        ({"url": "-K/etc/passwd"}, " -K"),
+        ({"url": "--config=x"}, " --config"),
+        ({"url": "file:///etc/passwd"}, " file:"),
+        ({"headers": {"@/etc/passwd": "x"}}, "@/etc"),
+        ({"headers": {"x": "a\r\nhost: evil"}}, "evil"),
+        ({"headers": {"x\ny": "a"}}, "y"),
+    ],
+)
+def test_nothing_in_a_trace_of_somebody_else_is_an_option_or_a_file(changes, never, tmp_path):
+    """A person who tries the command sends what is shown: no file of theirs."""
+    fields = {"url": "http://127.0.0.1:9/", "headers": {}, "body": "{}"} | changes
+    command = to_curl(RawRequest(1, "POST", fields["url"], fields["headers"], fields["body"]))
+    assert never not in command
+    words = shlex.split(command)
+    assert words[:2] == ["curl", "-N"]
+    assert words[2].startswith("http://")
+    assert words[-2:] == ["--data-raw", fields["body"]]

@@ -383,7 +383,7 @@ def test_the_data_of_a_page_has_the_last_requests_with_the_first_lines_of_their_
         events.append((5.0 + number, RawRequest(number, "POST", "http://127.0.0.1/", {}, "{}"), 0))
         events.append((5.0 + number, RawResponseHead(number, 200 + number), 0))
         events += [(5.0 + number, RawResponseLine(number, text), 0) for text in ("one", "two")]
-    curl = "curl -N http://127.0.0.1/ \\\n  --data-binary '{}'"
+    curl = "curl -N http://127.0.0.1/ \\\n  --data-raw '{}'"
     assert read_data(Trace(build_trace_entries(events)))["raw"] == [
         {
             "method": "POST",

@@ -63,10 +63,10 @@ async def test_retries_failovers_errors_and_progress_are_kept():
         context.emit("half")
         return "done"
 
-    flaky = ScriptedModel(RateLimited("busy", retry_after_seconds=1.0), RateLimited("busy"), name="flaky")
-    steady = ScriptedModel(call("slow"), "Done.", name="steady")
+    down = ScriptedModel(RateLimited("busy"), repeat_last=True, name="down")
+    flaky = ScriptedModel(RateLimited("busy", retry_after_seconds=1.0), call("slow"), "Done.", name="flaky")
     tracer = Tracer()
-    model = failover(retried(flaky, attempts=2, clock=clock), steady)
+    model = failover(down, retried(flaky, attempts=2, clock=clock))
     await asyncio.wait_for(_run_and_advance(Agent(model, tools=[slow], watchers=[tracer], clock=clock), clock), 30)
     labels = [each.label for each in tracer.trace.entries]
     assert {"retry_scheduled", "failed_over", "tool_progress"} <= {*labels}

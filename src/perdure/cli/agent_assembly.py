@@ -3,6 +3,7 @@
 What a project suggests and cannot be used is reported and left out, except its configuration file, which is an error.
 """
 
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -14,9 +15,11 @@ from msgspec.structs import replace
 from perdure.context.agent_role import Role
 from perdure.context.compaction import Compaction
 from perdure.context.directives import MentionSettings
+from perdure.core.command_target import NETWORK_ACTION
 from perdure.core.error import ConfigError
 from perdure.core.permission_rule import Rule
-from perdure.core.permissions import Gate, Handler, Permissions, allow, allow_all, later
+from perdure.core.permissions import Gate, Handler, Permissions, allow, later
+from perdure.core.provenance import UNTRUSTED_LABEL
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import Tool
 from perdure.engines import open_engine
@@ -28,6 +31,7 @@ from perdure.toolkits.basic_tools import basic_tools
 
 from .default_model import ModelChoice, choose_model, is_in_process_model
 from .find_trusted_config import read_config
+from .folder_trust import check_folder_trust
 from .perdure_home import check_store_folder, grants_path, resolve_store_spec
 from .project_context import (
     build_coding_extension,
@@ -40,12 +44,15 @@ from .project_context import (
     load_user_and_project_skills,
     try_to_load,
 )
+from .run_options import AgentOptions
+from .unmatched_rules import describe_unmatched_rules
 
 if TYPE_CHECKING:
     from perdure.config import Config
 
-    from .run_options import AgentOptions, RunCommandOptions
+    from .run_options import RunCommandOptions
 
+_log = logging.getLogger("perdure")
 _ALLOWED: Final = re.compile(r"([^\s()]+)(?:\((.+)\))?", re.DOTALL)
 
 
@@ -70,8 +77,11 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
         return store
 
     def build_agent(self, **more: Any) -> Agent[Any]:
-        """Build the agent; keyword arguments are further options of `Agent`."""
-        return Agent(**{**self.options, **more})
+        """Build the agent; keyword arguments are further options of `Agent`. Warns of rules that match no tool."""
+        agent = Agent[Any](**{**self.options, **more})
+        for text in describe_unmatched_rules(self.list_rules(), agent):
+            _log.warning("%s", text)
+        return agent
 
     def list_rules(self) -> Sequence[Rule]:
         """Return the permission rules of the configuration file, and those of `--allow`."""
@@ -79,12 +89,15 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
         return [*(() if table is None else table.rules), *self.allowed]
 
     def build_gate(self, handler: Handler | None, *, yes: bool = False, wait: bool = False) -> Gate:
-        """Build the gate that decides whether a tool call may run. Configured denials apply even with `yes`."""
+        """Build the gate that decides whether a tool call may run.
+
+        Configured denials apply even with `yes`, and so does what no rule allows: calls that could send private data
+        away after untrusted text, and the network for a command.
+        """
         table = None if self.config is None else self.config.tables.permissions
         rules = self.list_rules()
         if yes:
-            denied = [rule for rule in rules if rule.policy == "deny"]
-            return Permissions(*denied, allow()) if denied else allow_all
+            rules = [*[rule for rule in rules if rule.policy == "deny" or rule.action == NETWORK_ACTION], allow()]
         waits = wait or (table is not None and table.otherwise == "later")
         return Permissions(
             *rules,
@@ -106,7 +119,7 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
             open_engine(order.engine)  # an unknown name is refused before anything is asked
             given["engine"] = order.engine
         if limits := order.list_limits():
-            given["limits"] = replace(self.options.get("limits", Limits()), **limits)
+            given["limits"] = Limits(**limits, widens=tuple(limits))
         return given
 
 
@@ -116,6 +129,23 @@ def collect_agent_parts(options: "AgentOptions", workdir: str = os.curdir) -> Ag
     Raises `ConfigError` for wrong options, and for a configuration file that cannot be used.
     """
     return _assemble(options, read_config(options, workdir), workdir)
+
+
+def find_unmatched_rules(path: str, config: "Config") -> list[str]:
+    """Return a warning for each rule of a configuration file that matches no tool of the agent in its folder.
+
+    Code that the file names is not imported; then, and for a file that cannot be used here, there are none.
+    """
+    table = config.tables.permissions
+    if table is None or config.tables.tools or config.tables.extensions.imports:
+        return []
+    tables = replace(config.tables, vault=None, memory=None, base_url="", engine="", store="memory:")
+    try:
+        parts = _assemble(AgentOptions(config=path, model="demo"), replace(config, tables=tables), config.workdir)
+        agent = Agent[Any](**parts.options)
+    except ConfigError:
+        return []
+    return describe_unmatched_rules(table.rules, agent)
 
 
 def resolve_store(options: "AgentOptions", workdir: str = os.curdir) -> str:
@@ -130,12 +160,17 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
     choice = choose_model(wish.model, _suggest_model(config, role))
     has_room = wish.config is not None or not is_in_process_model(wish.previous_model or choice.model)
     has_coding = _has_coding_tools(wish, config, here, otherwise=has_room)
+    trusted = check_folder_trust(here, notes if has_coding else [])
+    if not trusted:  # then others may have written the instructions of its roles
+        roles = [replace(each, labels=(UNTRUSTED_LABEL,)) for each in roles]
     parts: dict[str, Any] = {
         "model": choice.model,
-        "tools": () if _has_setting(config, "tools") else _choose_basic_tools(here, has_coding=has_coding),
+        "tools": ()
+        if _has_setting(config, "tools")
+        else _choose_basic_tools(here, has_coding=has_coding, trusted=trusted),
         "compaction": Compaction(),
-        "mentions": try_to_load(lambda: MentionSettings(here), "files cannot be mentioned", notes),
-        "project": load_project_instructions(here, notes)
+        "mentions": try_to_load(lambda: MentionSettings(here, trusted=trusted), "files cannot be mentioned", notes),
+        "project": load_project_instructions(here, notes, trusted=trusted)
         if _is_enabled("project", wish, config, otherwise=has_room)
         else None,
         "extensions": build_long_context_extensions() if wish.context or (wish.context is None and has_room) else (),
@@ -143,16 +178,18 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
     if _is_enabled("skills", wish, config, otherwise=has_room):
         parts["skills"] = load_user_and_project_skills(here, notes)
     if config is not None:
-        parts |= _options_from_file(wish, config, choice)
+        parts |= _options_from_file(wish, config, choice, trusted=trusted)
         if not _has_setting(config, "extensions"):
             named = (config.build_memory_extension(), config.build_mcp_extension())
             parts["extensions"] = [*parts["extensions"], *[each for each in named if each is not None]]
+        origin = config.build_origin_extension(trusted=trusted)
+        parts["extensions"] = [*parts["extensions"], *([] if origin is None else [origin])]
     store = _store_of(wish, config)
     if has_coding:
-        coding = try_to_load(lambda: build_coding_extension(here, store), "coding", notes)
+        coding = try_to_load(lambda: build_coding_extension(here, store, trusted=trusted), "coding", notes)
         parts["extensions"] = [*parts["extensions"], *([] if coding is None else [coding])]
     if wish.context or (wish.context is None and has_room):
-        servers = try_to_load(lambda: _load_mcp_extension(here, config), "MCP servers are left out", notes)
+        servers = _try_to_load_mcp_extension(here, config)
         parts["extensions"] = [*parts["extensions"], *([] if servers is None else [servers])]
     parts |= {"roles": roles, "store": store}
     allowed = tuple([parse_allow_option(each) for each in wish.allow])
@@ -186,6 +223,15 @@ def _has_coding_tools(wish: "AgentOptions", config: "Config | None", here: str, 
     return is_wanted and not _has_setting(config, "tools") and is_in_repository(here)
 
 
+def _try_to_load_mcp_extension(here: str, config: "Config | None") -> "Extension | None":
+    """Return the tools of MCP servers; `None` without any, and with a warning if their files cannot be used."""
+    problems: list[str] = []
+    servers = try_to_load(lambda: _load_mcp_extension(here, config), "MCP servers are left out", problems)
+    for each in problems:  # no notes, which are not shown with --quiet and --json
+        _log.warning("%s", each)
+    return servers
+
+
 def _load_mcp_extension(here: str, config: "Config | None") -> "Extension | None":
     """Return the tools of the user's MCP servers and of a trusted `.mcp.json`; `None` without any.
 
@@ -198,9 +244,10 @@ def _load_mcp_extension(here: str, config: "Config | None") -> "Extension | None
     return replace(build_mcp_servers(*servers).extension, name="mcp_of_user") if servers else None
 
 
-def _choose_basic_tools(here: str, *, has_coding: bool) -> list[Tool[..., Any]]:
+def _choose_basic_tools(here: str, *, has_coding: bool, trusted: bool) -> list[Tool[..., Any]]:
     """Return the tools that every agent of `perdure run` has; those for files only without better ones."""
-    return [each for each in basic_tools(here) if not has_coding or each.name not in {"read_text", "write_text"}]
+    tools = basic_tools(here, trusted=trusted)
+    return [each for each in tools if not has_coding or each.name not in {"read_text", "write_text"}]
 
 
 # -- what the file says ------------------------------------------------------------------------------------------------
@@ -217,7 +264,7 @@ def _is_enabled(name: str, wish: "AgentOptions", config: "Config | None", *, oth
     return bool(getattr(config.tables, name)) if config is not None and _has_setting(config, name) else otherwise
 
 
-def _options_from_file(wish: "AgentOptions", config: "Config", choice: ModelChoice) -> dict[str, Any]:
+def _options_from_file(wish: "AgentOptions", config: "Config", choice: ModelChoice, *, trusted: bool) -> dict[str, Any]:
     """Return the `Agent` options that the configuration file sets."""
     names = ["name", "description", "instructions", "limits", "settings", "role", "interactive"]
     set_alone = ("tools", "compaction", "extensions", "vault", "mentions", "engine")
@@ -225,7 +272,7 @@ def _options_from_file(wish: "AgentOptions", config: "Config", choice: ModelChoi
     names += ["model"] if choice == _configured_model(config) else []
     if wish.context is not False and not isinstance(config.tables.skills, bool) and config.tables.skills:
         names.append("skills")
-    parts = config.build_options(names, trust=load_skill_trust())
+    parts = config.build_options(names, trust=load_skill_trust(), trusted=trusted)
     if not config.tables.base_url:  # then the name is enough, and a name can be kept in the log
         parts.pop("model", None)
     return parts

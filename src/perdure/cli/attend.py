@@ -144,7 +144,7 @@ class _CommandSessions:
         if self._interrupts.is_interrupted or not is_last_run_from_cli(state):
             return None
         equipment = collect_agent_parts(fill_missing_options(self._options, state))
-        gate = equipment.build_gate(None, yes=self._yes, wait=True)
+        gate = equipment.build_gate(None, yes=self._yes, wait=not self._yes)
         built = equipment.build_agent(permission=gate, answer_timeout_seconds=0.0)
         async with self._interrupts.wrap_agent(built) as agent:
             if find_resume_problem(agent, state) is not None:

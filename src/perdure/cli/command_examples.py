@@ -15,7 +15,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "chat": (
         "perdure",
         "perdure --continue",
-        "perdure --session plan --model anthropic:claude-sonnet-4-5",
+        "perdure --session plan --model anthropic:claude-sonnet-5-5",
         "perdure --coding --allow 'bash(git *)' --limit-cost 2",
     ),
     "run": (
@@ -159,11 +159,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "memory unpin": ("perdure memory unpin mem_0123456789abcdef",),
     "memory export": ("perdure memory export --user ann --output ann.jsonl",),
     "memory import": ("perdure memory import ann.jsonl --user ann --trusted",),
-    "config": ("perdure config check", "perdure config trust"),
+    "config": ("perdure config check", "perdure config show"),
     "config schema": ("perdure config schema > perdure.schema.json",),
     "config check": ("perdure config check", "perdure config check other.toml --json"),
     "config show": ("perdure config show .mcp.json",),
-    "config trust": ("perdure config trust", "perdure config trust --revoke"),
+    "trust": ("perdure trust", "perdure trust --list", "perdure trust --revoke ../old", "perdure trust perdure.toml"),
     "review": (
         "perdure review",
         "perdure review develop --fail-on major",

@@ -1,4 +1,4 @@
-"""`perdure config`: show, check and trust configuration files.
+"""`perdure config`: show and check configuration files, and what people are asked before one is trusted.
 
 Inspecting a file imports and starts nothing, and shows no value of an environment variable.
 """
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from .perdure_home import get_home_file_path
-from .terminal_output import TerminalOutput, measure_terminal, report_error, to_ascii_json, to_one_line
+from perdure.files.perdure_home import get_home_file_path
+
+from .folder_trust import MEANING, identify_asked_folder, record_answer
+from .terminal_output import TerminalOutput, measure_terminal, to_ascii_json, to_one_line
 from .untrusted_text_frame import make_frame, quote_text, quote_unless_plain, split_pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TextIO
 
     from perdure.config import Config
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_FILE: Final = "perdure.toml"
 """Default name of the configuration file."""
 
-_path_argument = click.argument("path", metavar="[PATH]", default=DEFAULT_FILE)
+path_argument = click.argument("path", metavar="[PATH]", default=DEFAULT_FILE)
 
 
 def load_trust_record() -> "TrustedFiles":
@@ -37,9 +39,9 @@ def load_trust_record() -> "TrustedFiles":
 @click.group(invoke_without_command=True)
 @click.pass_context
 def config(context: click.Context) -> None:
-    """Show, check and trust configuration files.
+    """Show and check configuration files.
 
-    These are perdure.toml and .mcp.json.
+    These are perdure.toml and .mcp.json. To trust one: perdure trust perdure.toml
     """
     if context.invoked_subcommand is None:
         TerminalOutput().write(context.get_help() + "\n")
@@ -56,37 +58,7 @@ def schema() -> None:
 
 
 @config.command()
-@_path_argument
-@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
-@click.pass_context
-def check(context: click.Context, /, path: str, *, as_json: bool) -> None:
-    """Check a configuration file and print one line per error. The exit code is 2 if there are any."""
-    from perdure.config import BadConfig
-
-    try:
-        look = read_config_for_review(path)
-        look.check_variables()
-        look.check_model_engine_and_store(path)
-    except BadConfig as error:
-        from perdure.configuring.config_error import format_location
-
-        if as_json:
-            errors = [{"line": fault.line, "message": fault.message} for fault in error.faults]
-            _print_json({"path": path, "valid": False, "errors": errors, "notes": []})
-        for fault in () if as_json else error.faults:
-            report_error(to_one_line(f"{format_location(error.path, fault.line)}: {fault.message}"))
-        context.exit(error.exit_code)
-    if as_json:
-        _print_json({"path": path, "valid": True, "errors": [], "notes": look.notes(path)})
-        return
-    screen = TerminalOutput()
-    for note in look.notes(path):
-        screen.note(note)
-    screen.write(f"{to_one_line(path)} is valid\n")
-
-
-@config.command()
-@_path_argument
+@path_argument
 @click.option("--json", "as_json", is_flag=True, help="Print it as a line of JSON.")
 def show(path: str, *, as_json: bool) -> None:
     """Show the settings in a perdure.toml or .mcp.json file.
@@ -103,77 +75,54 @@ def show(path: str, *, as_json: bool) -> None:
         screen.note(note)
 
 
-@config.command()
-@_path_argument
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--revoke", is_flag=True, help="Revoke the trust.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
-@click.pass_context
-def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool, as_json: bool) -> None:
-    """Trust a configuration file as it is now.
-
-    It may then import, start, redirect and allow what it names. Any change, of the file, of a file that it names or of
-    its place, needs new trust.
-    """
-    screen = TerminalOutput()
-    look = read_config_for_review(path)
-    if revoke:
-        done = load_trust_record().revoke(path)
-        if as_json:
-            _print_trust(path, look, is_trusted=False)
-        else:
-            screen.note(to_one_line(f"{path} is {'no longer trusted' if done else 'not trusted anyway'}"))
-        return
-    if not yes and (as_json or not sys.stdin.isatty()):
-        raise click.UsageError("there is no terminal to ask at; use --yes to trust the file")
-    if as_json:
-        load_trust_record().trust(path, look.digest, look.files)
-        _print_trust(path, look, is_trusted=True)
-    elif yes:
-        _show_restricted(screen.write, sys.stdout, look, pages=False)
-        _store_trust(path, look)
-    elif not _confirm_trust(screen.write, sys.stdout, path, look):
-        context.exit(1)
-
-
-def _print_trust(path: str, look: "ConfigTrustReview", *, is_trusted: bool) -> None:
-    settings = {**look.restricted, **look.raised}
-    _print_json(
-        {"path": path, "trusted": is_trusted, "digest": look.digest, "files": sorted(look.files), "settings": settings}
-    )
-
-
-def _print_json(value: dict[str, Any]) -> None:
+def print_json(value: dict[str, Any]) -> None:
+    """Print an object as a line of JSON."""
     import msgspec
 
     TerminalOutput().write(to_ascii_json(msgspec.json.encode(value)) + "\n")
 
 
-def ask_for_trust(path: str, look: "ConfigTrustReview") -> bool:
+def ask_for_trust(path: str, look: "ConfigTrustReview", folder: str | None = None) -> bool:
     """Ask the user at the terminal whether to trust a configuration file, and record the trust if so.
 
-    Shows first what the file could do. Returns True if the user trusts it.
+    Shows first what the file could do. With `folder`, the same question is about the folder around it. Returns True if
+    the user trusts it.
     """
     screen = TerminalOutput()
+    seen = "" if folder is None else identify_asked_folder(folder)
+    if folder is not None:
+        screen.write_question(f"{to_one_line(folder)}\n{MEANING}")
     screen.write_question(f"{to_one_line(path)} is not trusted yet. With your trust it can do this:\n")
-    return _confirm_trust(screen.write_question, sys.stderr, path, look)
+    if not confirm_trust(screen.write_question, sys.stderr, path, look, folder):
+        return False
+    return folder is None or record_answer(folder, seen, is_trusted=True)
 
 
-def _confirm_trust(write: "Callable[[str], None]", stream: "TextIO", path: str, look: "ConfigTrustReview") -> bool:
+def confirm_trust(
+    write: "Callable[[str], None]",
+    stream: "TextIO",
+    path: str,
+    look: "ConfigTrustReview",
+    folder: str | None = None,
+) -> bool:
+    """Show what a configuration file could do, and trust it, and its folder if one is given, if the user says so."""
     count = len(look.restricted) + len(look.raised)
     question = f"Trust {quote_text(path)} as it is now, with the {count} setting{'' if count == 1 else 's'} above?"
-    if not _show_restricted(write, stream, look, pages=True) or not click.confirm(question, err=True):
+    if folder is not None:
+        question = f"Do you trust the files in this folder, and {question[:1].lower()}{question[1:-1]}?"
+    if not show_restricted(write, stream, look, pages=True) or not click.confirm(question, err=True):
         return False
-    _store_trust(path, look)
+    store_trust(path, look)
     return True
 
 
-def _store_trust(path: str, look: "ConfigTrustReview") -> None:
+def store_trust(path: str, look: "ConfigTrustReview") -> None:
+    """Record that the user trusts a configuration file as it is now, and say so."""
     load_trust_record().trust(path, look.digest, look.files)
     TerminalOutput().note(to_one_line(f"{path} is trusted until it changes"))
 
 
-def _show_restricted(
+def show_restricted(
     write: "Callable[[str], None]", stream: "TextIO", look: "ConfigTrustReview", *, pages: bool
 ) -> bool:
     """Show every setting that needs trust, and every file that the trust would cover, page by page.
@@ -187,12 +136,21 @@ def _show_restricted(
     for covered in sorted(look.files):
         frame.add_value("covers", covered)
     frame.add_label(f"sha256 {look.digest}")
-    rows = frame.rows
+    return show_rows(write, stream, frame.rows, pages=pages, refuse="do not trust it")
+
+
+def show_rows(
+    write: "Callable[[str], None]", stream: "TextIO", rows: "Sequence[str]", *, pages: bool, refuse: str
+) -> bool:
+    """Show framed rows, page by page, before a question about them: nothing scrolls away unseen.
+
+    Returns False if the user stops before the last page; `refuse` says what that means.
+    """
     shown = split_pages(rows, measure_terminal(stream).rows) if pages else [rows]
     for number, page in enumerate(shown, 1):
         write("".join([f"{row}\n" for row in page]))
         if number < len(shown):
-            more = f"({sum(map(len, shown[:number])):,} of {len(rows):,} rows) Enter: more, n: do not trust it"
+            more = f"({sum(map(len, shown[:number])):,} of {len(rows):,} rows) Enter: more, n: {refuse}"
             if click.prompt(more, default="", show_default=False, err=True).strip().lower() in {"n", "no", "q"}:
                 return False
     return True
@@ -275,7 +233,7 @@ class ConfigTrustReview(NamedTuple):
         if not self.restricted or load_trust_record()(self.digest):
             return ""
         names = ", ".join(map(quote_unless_plain, self.restricted))
-        return f"it needs to be trusted for {names}: perdure config trust {shlex.quote(path)}"
+        return f"it needs to be trusted for {names}: perdure trust {shlex.quote(path)}"
 
 
 def read_config_for_review(path: str) -> ConfigTrustReview:
@@ -290,7 +248,7 @@ def read_config_for_review(path: str) -> ConfigTrustReview:
 
 
 def _inspect_servers(found: "UnexpandedServers") -> ConfigTrustReview:
-    restricted = {f"mcpServers.{name}": f"starts or reaches {_to_json(table)}" for name, table in found.tables.items()}
+    restricted = _describe_servers(found)
     files = {found.source.path: found.source.content_hash}
     return ConfigTrustReview(found.source.digest, files, {"mcpServers": found.tables}, restricted, (), (found,), {})
 
@@ -316,6 +274,11 @@ def _inspect_config(found: "Config") -> ConfigTrustReview:
         ".".join(map(str, key)): f"{what}: {_to_json(_value_at(found.tables, key))}"
         for key, what in list_restricted_settings(found.tables, found.folder)
     }
+    if variables := _describe_variables(_to_json(found.tables.mcp.servers)):
+        needs["mcp.servers"] += variables
+    for source in found.servers:
+        if source.path != ("mcp", "servers"):
+            needs |= {f"{source.source.path}: {name}": each for name, each in _describe_servers(source).items()}
     for role in list_roles_that_need_trust(found.roles):
         needs[f"roles.{role.name}"] = f"chooses the model: {_to_json(role.model)}"
     raised: dict[str, str] = {}
@@ -325,6 +288,22 @@ def _inspect_config(found: "Config") -> ConfigTrustReview:
     return ConfigTrustReview(
         found.digest, found.files, said, needs, found.problems, found.servers, raised, found.lines, store
     )
+
+
+def _describe_servers(found: "UnexpandedServers") -> dict[str, str]:
+    """Return what each server of a list like `.mcp.json` could do, by its place in the file."""
+    tables = {name: _to_json(table) for name, table in found.tables.items()}
+    return {
+        f"mcpServers.{name}": f"starts or reaches {table}{_describe_variables(table)}" for name, table in tables.items()
+    }
+
+
+def _describe_variables(servers: str) -> str:
+    """Return which environment variables MCP servers get, as text; they may be keys. Empty if they get none."""
+    from perdure.configuring.expand_variables import list_variable_names
+
+    names = list_variable_names(servers)
+    return f"; gives it the values of the environment variables {', '.join(names)}" if names else ""
 
 
 def _value_at(tables: Any, path: tuple[str | int, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""`perdure doctor`: check the Python version, packages, SQLite, store, models and terminal.
+"""`perdure doctor`: check the Python version, packages, SQLite, store, MCP servers, models and terminal.
 
 Each check examines one thing and prints its state and what to do. Nothing is changed.
 """
@@ -11,7 +11,9 @@ from typing import Final, Literal, NamedTuple
 
 import click
 
-from .perdure_home import get_home_file_path, run_with_store
+from perdure.files.perdure_home import get_home_file_path
+
+from .perdure_home import run_with_store
 from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
 
 PACKAGES: Final = ("msgspec", "jsonschema-rs", "click")
@@ -39,7 +41,7 @@ class CheckResult(NamedTuple):
 def doctor(context: click.Context, *, as_json: bool) -> None:
     """Check that everything Perdure needs is installed and usable. The exit code is 1 if not.
 
-    Each line is PASS, WARN or FAIL, what was found, and what to do.
+    Each line is PASS, WARN or FAIL, what was found, and what to do. MCP servers that are used here are connected to.
     """
     import msgspec
 
@@ -64,6 +66,7 @@ def run_checks() -> Iterator[CheckResult]:
     yield from _check_store(get_home_file_path("sessions.db"))
     yield _check_chat()
     yield _check_commands()
+    yield from _check_servers()
     yield from _check_models()
     yield _check_terminal()
 
@@ -189,6 +192,31 @@ def _check_commands() -> CheckResult:
     if problem := find_bubblewrap()[1]:
         return CheckResult("commands", "warn", f"no sandbox, so that each command is asked about: {problem}", _SANDBOX)
     return CheckResult("commands", "ok", "run in a sandbox (bubblewrap)")
+
+
+def _check_servers() -> Iterator[CheckResult]:
+    """Connect to the MCP servers that are used in this folder, all at once."""
+    import asyncio
+
+    from perdure.core.error import ConfigError
+
+    from .find_trusted_config import read_config
+    from .mcp_server_files import find_server_problems, list_known_servers, load_used_servers
+    from .run_options import AgentOptions
+
+    try:
+        config = read_config(AgentOptions(), os.curdir)
+        if not any(each.state == "used" for each in list_known_servers(config=config)):
+            return
+        servers = load_used_servers(config=config)
+    except ConfigError as error:
+        yield CheckResult("configuration", "fail", str(error), "repair the file")
+        return
+    for name, problem in asyncio.run(find_server_problems(servers)).items():
+        if problem:
+            yield CheckResult(f"MCP server {name}", "fail", problem, f"repair it, or perdure mcp remove {name}")
+        else:
+            yield CheckResult(f"MCP server {name}", "ok", "can be used")
 
 
 def _check_terminal() -> CheckResult:

@@ -65,10 +65,13 @@ async def _evaluate(path: str, options: dict[str, Any], agent_options: dict[str,
     from .eval_interruption import EvaluationSignals
 
     screen = TerminalOutput(quiet=options["quiet"] or options["as_json"])
-    dataset = load_dataset(path, trusted=options["trust"]).select(ids=options["ids"], tags=options["tags"])
+    dataset = _mark_own_text(load_dataset(path, trusted=options["trust"]))
+    dataset = dataset.select(ids=options["ids"], tags=options["tags"])
     store = resolve_store_spec(options["store"], STORE_FILE)
     with EvaluationSignals(screen.note) as signals:
         evaluation = await _build_evaluation(_limit_cases(dataset, options), store, options, agent_options, signals)
+        for note in _describe_raised_limits(evaluation):
+            screen.note(note)
         progress = _ProgressLine(screen)
         try:
             report = await evaluation.run(progress.show, baseline=_read_baseline(options["baseline"]))
@@ -129,18 +132,50 @@ async def _find_evaluation(dataset: "Dataset", store: str, options: dict[str, An
     return found[0].evaluation_id if found else ""
 
 
+def _mark_own_text(dataset: "Dataset") -> "Dataset":
+    """Return the dataset as the user's own if it lies in a folder that the user trusts: its text is theirs then."""
+    from msgspec.structs import replace
+
+    from .folder_trust import load_folder_trust
+
+    folder = os.path.dirname(os.path.realpath(os.path.expanduser(dataset.path)))  # noqa: PTH111, PTH120 - as below
+    is_own = dataset.is_untrusted and load_folder_trust().check(folder) == "trusted"
+    return replace(dataset, is_untrusted=False) if is_own else dataset
+
+
 def _limit_cases(dataset: "Dataset", options: dict[str, Any]) -> "Dataset":
-    """Return the dataset with the time limit of the command line for cases that have no limits."""
+    """Return the dataset with the time limit of the command line for cases that have none, or a higher one."""
     from msgspec.structs import replace
 
     from perdure.core.stop_conditions import Limits
 
     if (seconds := options["limit_seconds"]) is None:
         return dataset
-    limits = Limits(timeout_seconds=seconds)
-    return replace(
-        dataset, cases=[each if each.limits is not None else replace(each, limits=limits) for each in dataset.cases]
-    )
+    cases = [
+        each
+        if each.limits is not None and (each.limits.timeout_seconds or seconds + 1) <= seconds
+        else replace(each, limits=replace(each.limits or Limits(), timeout_seconds=seconds))
+        for each in dataset.cases
+    ]
+    return replace(dataset, cases=cases)
+
+
+def _describe_raised_limits(evaluation: "Evaluation") -> list[str]:
+    """Return a note for each limit that a dataset of others sets above the agent's, which counts then."""
+    from perdure.configuring.settings_requiring_trust import list_raised_limits
+    from perdure.core.stop_conditions import Limits
+
+    found: dict[str, str] = {}
+    for case in evaluation.dataset.cases if evaluation.dataset.is_untrusted else ():
+        for agent in evaluation.agents.values():
+            for name in [] if case.limits is None else list_raised_limits(case.limits, agent.limits):
+                if (given := getattr(case.limits, name)) != getattr(Limits(), name):
+                    own = getattr(agent.limits, name)
+                    found[name] = (
+                        f"{to_one_line(evaluation.dataset.path)}: case {to_one_line(case.id)!r} has {name} = {given}, "
+                        f"and {own} of the agent is used; to use that of the file: --trust"
+                    )
+    return [*found.values()]
 
 
 def _parse_grader(given: str) -> Any:

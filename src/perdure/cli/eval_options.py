@@ -87,7 +87,10 @@ def _list_case_options() -> Iterator[Any]:
         "--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="Runs of each case."
     )
     yield click.option(
-        "--trust", is_flag=True, help="Let DATASET name graders that run code: command, and module:name."
+        "--trust",
+        is_flag=True,
+        help="You have read DATASET: it may name graders that run code and models of graders, raise limits, and "
+        "attach files.",
     )
 
 
@@ -96,7 +99,9 @@ def _list_run_options() -> Iterator[Any]:
     yield click.option(
         "--parallel", "-j", type=click.IntRange(1, 256), default=4, show_default=True, help="Cases at a time."
     )
-    yield click.option("--limit-seconds", type=above_zero, metavar="S", help="Time limit of a case without limits.")
+    yield click.option(
+        "--limit-seconds", type=above_zero, metavar="S", help="Time limit of each case, unless its own is lower."
+    )
     yield click.option("--max-cost", type=above_zero, metavar="USD", help="Limit for all cases together.")
     yield click.option("--resume", is_flag=True, help="Go on with the last evaluation of DATASET that is not finished.")
     yield click.option("--id", "evaluation_id", metavar="ID", help="With --resume: that evaluation, finished or not.")

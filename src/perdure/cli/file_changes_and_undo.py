@@ -1,7 +1,7 @@
-"""`perdure files changes`, `undo` and `redo`: the changes that the tools of a session have made to files."""
+"""`perdure files changes`, `undo` and `redo`: the changes that a session has made to files."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -12,7 +12,7 @@ from .session_choice import session_argument
 from .terminal_output import TerminalOutput, escape_controls, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
-    from perdure.file_history import FileChange, FileHistory, RestoredFile, UntrackedCommand
+    from perdure.file_history import FileChange, FileHistory, InterruptedRestore, RestoredFile, UntrackedCommand
     from perdure.runtime.session import Session
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ _CONFLICT: Final = 3
 
 @click.group()
 def files() -> None:
-    """Show, undo and redo the changes that the tools of a session have made to files."""
+    """Show, undo and redo the changes that a session has made to files."""
 
 
 _snapshots_option = click.option(
@@ -56,34 +56,36 @@ def _add_restore_options(command: Any) -> Any:
 def changes(
     session_id: str, *, run_id: str, diff: bool, snapshots: str | None, as_json: bool, store: str | None
 ) -> None:
-    """List the changes that the tools of session ID have made to files, and commands that may have made more."""
+    """List the changes that session ID has made to files, and what of its commands cannot be undone."""
     import msgspec
 
-    async def read(history: "FileHistory") -> "tuple[list[FileChange], list[UntrackedCommand], list[str]]":
+    async def read(history: "FileHistory") -> "tuple[list[FileChange], list[UntrackedCommand], list[str], str]":
         found = await history.changes(run_id)
-        return found, await history.commands(run_id), [await build_diff(history, each) for each in found if diff]
+        cut_off = describe_interrupted(await history.find_interrupted())
+        diffs = [await build_diff(history, each) for each in found if diff]
+        return found, await history.commands(run_id), diffs, cut_off
 
-    changed, commands, diffs = _use_history(store, session_id, None, read, snapshots)
+    changed, commands, diffs, cut_off = _use_history(store, session_id, None, read, snapshots)
     entries: list[FileChange | UntrackedCommand] = sorted([*changed, *commands], key=lambda each: each.seq)
     screen = TerminalOutput()
     if as_json:
         screen.write("".join([to_ascii_json(msgspec.json.encode(each)) + "\n" for each in entries]))
         return
-    undone = {each.run_id for each in changed if each.undone}
-    diff_by_seq = {each.seq: text for each, text in zip(changed, diffs, strict=False)}
-    lines = {each.seq: f"command  {to_one_line(each.line)}" for each in commands}
-    lines |= {each.seq: f"{'changed' if each.before else 'created'}  {to_one_line(each.path)}" for each in changed}
+    undone = {each.run_id for each in changed} - {each.run_id for each in changed if not each.undone}
+    diff_of = {id(each): text for each, text in zip(changed, diffs, strict=False)}
     shown = None
     for entry in entries:
         if entry.run_id != shown:
             shown = entry.run_id
             screen.write(f"run {to_one_line(shown)}{' (undone)' if shown in undone else ''}\n")
-        screen.write(f"  {entry.seq}  {lines[entry.seq]}\n")
-        screen.write(escape_controls(diff_by_seq.get(entry.seq, "")))
+        screen.write(f"  {entry.seq}  {_describe_entry(entry)}\n")
+        screen.write(escape_controls(diff_of.get(id(entry), "")))
     if not changed:
-        screen.note("the tools of this session have changed no files")
+        screen.note("no changes of files are recorded in this session")
+    if cut_off:
+        screen.note(cut_off)
     if commands:
-        screen.note("commands may have changed files that are not recorded, and are not undone")
+        screen.note("commands have changed, or may have changed, files in a way that cannot be undone")
 
 
 @files.command()
@@ -93,8 +95,9 @@ def changes(
 def undo(context: click.Context, /, session_id: str, **options: Any) -> None:
     """Restore the files that the last run of session ID changed to their content before that run.
 
-    A file that was changed by others since is left as it is, and the exit code is 3. Repeat the command to undo the run
-    before. What commands of the agent have changed is not undone: a note names those that may have changed files.
+    A file that was changed by others since is left as it is, and the exit code is 3; the next undo is about the same
+    run again. Once all is restored, repeat the command to undo the run before. A note names what commands of the agent
+    have changed and cannot be undone.
     """
     context.exit(_restore(session_id, "undo", **options))
 
@@ -104,7 +107,7 @@ def undo(context: click.Context, /, session_id: str, **options: Any) -> None:
 @_add_restore_options
 @click.pass_context
 def redo(context: click.Context, /, session_id: str, **options: Any) -> None:
-    """Restore the contents of the files of session ID that the last undo replaced."""
+    """Put back what the last undo in session ID has replaced."""
     context.exit(_restore(session_id, "redo", **options))
 
 
@@ -131,14 +134,44 @@ def _restore(
     if not done:
         screen.note(f"there is nothing to {way}")
     if commands:
-        screen.note("commands may have changed files that are not recorded, and are not undone:")
+        screen.note("commands have changed, or may have changed, files in a way that cannot be undone:")
     for command in commands:
-        screen.note(f"  {to_one_line(command.line)}")
+        screen.note(f"  {describe_untracked(command)}")
     return _CONFLICT if _has_failed(done) else 0
 
 
+def describe_untracked(command: "UntrackedCommand") -> str:
+    """Return a command line, with what it has changed and cannot be undone, on one line."""
+    return to_one_line(f"{command.line}  (not recorded: {'; '.join(command.not_recorded)})")
+
+
+def describe_interrupted(found: "InterruptedRestore | None") -> str:
+    """Return a note about an undo or redo that was cut off; empty if there is none."""
+    if found is None:
+        return ""
+    done, total = len(found.restored), len(found.restored) + len(found.missing)
+    other = "redo" if found.way == "undo" else "undo"
+    return (
+        f"an {found.way} of run {to_one_line(found.run_id)} was cut off after {done} of {total} files: {found.way} "
+        f"finishes it, {other} takes it back"
+    )
+
+
+def _describe_entry(entry: "FileChange | UntrackedCommand") -> str:
+    """Return what an entry says, on one line."""
+    line = getattr(entry, "line", None)
+    if line is not None:
+        return f"command  {describe_untracked(cast('UntrackedCommand', entry))}"
+    change = cast("FileChange", entry)
+    is_there = change.after or change.kind == "folder"
+    verb = "deleted" if change.before and not change.after else "changed" if change.before else "created"
+    verb = verb if is_there or change.before else "changed"
+    doubt = "" if change.certain else "  (its call was cut off: it, or others, have made this change)"
+    return f"{verb}  {to_one_line(change.path)}{f'  by {to_one_line(change.command)}' if change.command else ''}{doubt}"
+
+
 async def list_commands_since(history: "FileHistory", done: "Sequence[RestoredFile]") -> "list[UntrackedCommand]":
-    """Return the shell commands of an undone run and of later runs: an undo does not revert what they changed."""
+    """Return the commands of an undone run and of later runs that have changed something that cannot be undone."""
     run_id = done[0].run_id if done else ""
     first = min([each.seq for each in await history.changes(run_id)], default=0)
     return [each for each in await history.commands() if each.run_id == run_id or each.seq > first]

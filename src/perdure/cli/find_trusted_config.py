@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 from perdure.core.error import ConfigError
 
 from .config import DEFAULT_FILE, ask_for_trust, load_trust_record, read_config_for_review
+from .folder_trust import ask_for_folder_trust, find_folder_to_ask_about
 from .untrusted_text_frame import quote_text
 
 if TYPE_CHECKING:
     from perdure.config import Config
 
+    from .config import ConfigTrustReview
     from .run_options import AgentOptions
 
 _WITHOUT: Final = "to run without it: --no-config"
@@ -51,19 +53,30 @@ def find_config_path(options: "AgentOptions", workdir: str) -> str | None:
 
 
 def offer_trust(options: "AgentOptions", workdir: str = os.curdir) -> None:
-    """Ask the user to trust the configuration file, if it needs trust. Raises `ConfigError` if the user declines.
+    """Ask the user once to trust the folder, and the configuration file, whichever needs it.
 
+    Raises `ConfigError` if the user declines to trust the file. A folder that is declined is used as that of others.
     Nothing is asked about an invalid file: its errors are reported when it is read.
     """
     path = find_config_path(options, workdir)
-    if path is None or (options.config is None and not _is_inside_project(path, workdir)):
-        return
+    look = None if path is None else _review_config(path, options, workdir)
+    model = "" if look is None else look.settings.get("model") or ""
+    folder = find_folder_to_ask_about(options, model, workdir)
+    if path is not None and look is not None and look.describe_needed_trust(path):
+        if not ask_for_trust(path, look, folder):
+            raise ConfigError(f"{quote_text(path)} is not trusted, so nothing was run; {_WITHOUT}")
+    elif folder is not None:
+        ask_for_folder_trust(folder)
+
+
+def _review_config(path: str, options: "AgentOptions", workdir: str) -> "ConfigTrustReview | None":
+    """Return the review of a configuration file; `None` for one that cannot be used: the reason is told later."""
+    if options.config is None and not _is_inside_project(path, workdir):
+        return None
     try:
-        look = read_config_for_review(path)
-    except ConfigError:  # reported when it is read
-        return
-    if look.describe_needed_trust(path) and not ask_for_trust(path, look):
-        raise ConfigError(f"{quote_text(path)} is not trusted, so nothing was run; {_WITHOUT}")
+        return read_config_for_review(path)
+    except ConfigError:
+        return None
 
 
 def _is_inside_project(path: str, workdir: str) -> bool:

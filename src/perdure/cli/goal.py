@@ -188,8 +188,11 @@ async def _find_goal(store: "Store", given: str | None, *, unfinished: bool = Fa
     Raises `SessionNotFound` if there is none, and `UsageError` if several fit.
     """
     from perdure.core.error import SessionNotFound
+    from perdure.core.reserved_session_ids import check_not_reserved
     from perdure.goals import list_goals, read_goal
 
+    if given is not None:
+        check_not_reserved(given, store)
     if given is not None and await store.info(given) is not None:
         return await read_goal(given, store)
     goals = await list_goals(store)

@@ -5,12 +5,13 @@ import asyncio
 import os
 from typing import Any, Final, NamedTuple, cast
 
+import click
 from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core.error import ConfigError
 from perdure.core.event import Entry
-from perdure.core.stop_conditions import Limits
+from perdure.core.stop_conditions import Limits, merge_limits
 from perdure.goals import Goal, GoalRecord, new_goal_id, pursue_goal, read_goal, resume_goal
 from perdure.goals.goal_events import (
     GoalEnded,
@@ -28,12 +29,16 @@ from perdure.stores import open_store
 
 from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts, resolve_store
 from .find_trusted_config import read_config
+from .folder_trust import check_folder_trust
+from .goal_details_signature import check_details, sign_details
 from .goal_text import EXIT_CODES, encode_goal, format_goal
 from .project_context import describe_missing_sandbox
 from .run_options import AgentOptions
 from .signals import SignalHandler
-from .terminal_output import TerminalOutput, escape_controls, to_one_line, warn
+from .terminal_output import TerminalOutput, can_ask_user, escape_controls, to_one_line, warn
 
+_STORED_OPTIONS: Final = ("model", "role", "coding", "context", "config", "no_config")
+"""Options that choose the agent and are stored with a goal; approvals are not among them, and are given again."""
 MOST_REPORT_CHARACTERS: Final = 200
 """Characters of a report or a summary that a line about a step shows."""
 
@@ -133,7 +138,7 @@ async def _start(options: GoalCommandOptions, terminal: _Terminal) -> GoalRecord
             goal_id=goal_id,
             workdir=here,
             branch=branch,
-            details=options.build_details(),
+            details=sign_details(goal_id, here, options.build_details()),
             watchers=[_StepPrinter(terminal.screen)],
         )
 
@@ -144,6 +149,7 @@ async def _resume(options: GoalCommandOptions, terminal: _Terminal) -> GoalRecor
     store = open_store(resolve_store(options.agent))
     record = await read_goal(options.goal_id, store)
     await store.aclose()
+    check_details(record)
     options = _restore_options(options, record)
     here = record.workdir or os.getcwd()
     if record.branch:
@@ -176,7 +182,7 @@ async def _pursue_with_agents(
     for note in parts.notes:
         terminal.screen.note(to_one_line(note))
     _warn_about_approvals(options, parts)
-    grader = None if options.grade_command is None else command_grader(options.grade_command, cwd=here)
+    grader = None if options.grade_command is None else _build_grader(options, options.grade_command, here)
     async with terminal.interrupts.wrap_agent(_build_maker(options, parts)) as maker:
         checker = None if options.checker_model is None else maker.replace(model=options.checker_model)
         task = asyncio.ensure_future(pursue(maker, checker, grader))
@@ -192,12 +198,29 @@ async def _pursue_with_agents(
         return record
 
 
+def _build_grader(options: GoalCommandOptions, command: str, here: str) -> Grader:
+    """Build the grader that runs a command after each iteration. Without a sandbox, a person has to agree first.
+
+    The command is the user's, but what it runs, such as tests, is what the agents wrote.
+    """
+    from perdure.hosts.bubblewrap import find_bubblewrap
+
+    problem = find_bubblewrap()[1]
+    if problem and not options.yes:
+        risk = f"there is no sandbox ({problem}), so it can do what you can, and it runs what the agents wrote"
+        if not can_ask_user():
+            raise ConfigError(f"--grade-command {command!r}: {risk}; allow it with --yes, or install the sandbox")
+        if not click.confirm(escape_controls(f"Run {command!r} after each iteration? Mind: {risk}."), err=True):
+            raise ConfigError("the command of the grader may not run, so nothing was done; leave out --grade-command")
+    return command_grader(command, cwd=here, trusted=check_folder_trust(here, []))
+
+
 def _build_maker(options: GoalCommandOptions, parts: AgentParts) -> "Agent[Any]":
     """Build the agent that does the work. A call that needs an approval pauses the goal."""
     gate = parts.build_gate(None, yes=options.yes or options.yolo, wait=True)
     limits = parts.options.get("limits", Limits())
     if options.max_turns is not None:
-        limits = replace(limits, max_turns=options.max_turns)
+        limits = merge_limits(limits, Limits(max_turns=options.max_turns))
     return parts.build_agent(permission=gate, answer_timeout_seconds=0.0, limits=limits)
 
 
@@ -221,7 +244,7 @@ def _restore_options(options: GoalCommandOptions, record: GoalRecord) -> GoalCom
     found = record.details.get("command_line")
     stored = dict(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
     own = {name: stored.pop(name) for name in ("grade_command", "checker_model", "max_turns") if name in stored}
-    known = {name: value for name, value in stored.items() if name in AgentOptions.__struct_fields__}
+    known = {name: value for name, value in stored.items() if name in _STORED_OPTIONS}
     given = {name: value for name in known if (value := getattr(options.agent, name)) not in {None, False}}
     if options.grade_command is not None:
         own["grade_command"] = options.grade_command

@@ -8,6 +8,7 @@ import click
 
 from perdure.core.error import ConfigError
 
+from .folder_trust import load_folder_trust
 from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
 
 _INSTRUCTIONS: Final = """\
@@ -19,20 +20,24 @@ Agents read this file at the beginning of each session. Keep it short.
 - How to run the tests: `python -m pytest`
 - Rules that a newcomer would break.
 """
+_MODEL: Final = "SAMPLE_MODEL"
+"""Stands for a model in the files."""
 _CONFIGURATION: Final = """\
 # Configuration of perdure in this project. `perdure config check` checks it, `perdure config schema` describes it.
-# Settings that run, redirect or allow something, or choose the model, need your trust: perdure config trust
+# Settings that run, redirect or allow something, or choose the model, need your trust: perdure trust perdure.toml
 
 instructions = "Answer in a few sentences."
-# model = "anthropic:claude-sonnet-4-5"
+# model = "SAMPLE_MODEL"
 
 [limits]
 max_turns = 50
 # max_cost_usd = 2.0
 
+# A rule by action holds for whichever tools there are: "write" for those that write files, "run" for commands. Of a
+# command only what it names is known: `rm uv.lock` is denied, and `uv lock` is not.
 [permissions]
-deny = [{ tool = "write_text", target = "**/*.lock" }]
-# allow = ["read_text", { tool = "bash", target = "git status" }]
+deny = [{ action = "write", target = "**/*.lock" }, { action = "run", target = "*.lock" }]
+# allow = [{ action = "run", target = "git status" }]
 """
 _SKILL: Final = """\
 ---
@@ -86,14 +91,27 @@ def init(folder: str, *, as_json: bool) -> None:
     """
     import msgspec
 
+    from perdure.configuring.trusted_folders import find_folder_to_trust
+
     screen = TerminalOutput()
+    is_new = find_folder_to_trust(folder) is None
     for path, text in FILES.items():
-        status = "created" if _create_file(os.path.join(folder, *path.split("/")), text) else "kept"
+        filled = text.replace(_MODEL, _get_sample_model())
+        status = "created" if _create_file(os.path.join(folder, *path.split("/")), filled) else "kept"
         row = {"path": path, "status": status}
         screen.write((to_ascii_json(msgspec.json.encode(row)) if as_json else f"{status:7}  {path}") + "\n")
+    if is_new and load_folder_trust().can_trust(folder):
+        load_folder_trust().trust(folder)  # all that is in it was made here
     if not as_json:
         screen.note("a skill of a project is used once you trust it: perdure skills trust commit-message")
         screen.note("try: perdure, or: python -m pytest tests/test_agent.py")
+
+
+def _get_sample_model() -> str:
+    """Return the name of today's default model of a provider, for the samples."""
+    from perdure.models.provider_catalog import PROVIDERS
+
+    return next(f"{each.name}:{each.default_model}" for each in PROVIDERS if each.name == "anthropic")
 
 
 def _create_file(path: str, text: str) -> bool:

@@ -21,11 +21,13 @@ from .chat_command import chat
 from .command_examples import add_examples
 from .completion import completion
 from .config import config
+from .config_check import check
 from .doctor import doctor
 from .eval import eval_command
 from .file_changes_and_undo import files
 from .goal import goal
 from .init import init
+from .library_warnings import print_library_warnings
 from .mcp import mcp
 from .memory import memory
 from .models import models
@@ -42,6 +44,7 @@ from .sessions import sessions
 from .skills import skills
 from .terminal_output import OutputFailed, discard_output, is_terminal, repair_standard_streams, report_error
 from .trace import trace
+from .trust import trust
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 plus the number of the signal, as in shells."""
@@ -65,7 +68,9 @@ class Program(click.Group):
             check_arguments(given)
             return super(Program, self).main(add_default_command(given), prog_name or "perdure", **extra)
 
-        sys.exit(run_and_report_error(work))
+        with print_library_warnings():
+            code = run_and_report_error(work)
+        sys.exit(code)
 
 
 def add_default_command(arguments: Sequence[str]) -> list[str]:
@@ -137,10 +142,11 @@ def root_command() -> None:
     """
 
 
+config.add_command(check)
 for command in (
     *(chat, run, resume, goal, attend, replay, trace, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions, schedule),
-    *(models, probe, skills, mcp, memory, config, review, eval_command, init, completion),
+    *(models, probe, skills, mcp, memory, config, trust, review, eval_command, init, completion),
     *(backup, restore),
 ):
     root_command.add_command(command)

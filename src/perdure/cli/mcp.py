@@ -11,10 +11,15 @@ import click
 from perdure.core.error import ConfigError
 
 from . import mcp_server_files
+from .config import show_rows
+from .library_warnings import redirect_warnings
 from .mcp_serve import serve
-from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
+from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line, warn
+from .untrusted_text_frame import make_frame, quote_unless_plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.mcp.pin_file import ToolChange
     from perdure.mcp_extension import McpServers
 
@@ -31,7 +36,7 @@ def mcp(context: click.Context) -> None:
     """Use MCP servers, and serve agents and tools over MCP.
 
     Your servers are in mcp.json in ~/.perdure, those of a project in .mcp.json and perdure.toml. Servers of a project
-    are used only after you trust the file (perdure config trust). perdure run uses all of them.
+    are used only after you trust the file (perdure trust .mcp.json). perdure run uses all of them.
     """
     if context.invoked_subcommand is None:
         TerminalOutput().write(context.get_help() + "\n")
@@ -40,22 +45,29 @@ def mcp(context: click.Context) -> None:
 @mcp.command("list")
 @_json_option
 def list_servers(*, as_json: bool) -> None:
-    """List the MCP servers in the configuration of this folder and of the user. None is started."""
+    """List the MCP servers in the configuration of this folder and of the user. None is started.
+
+    perdure doctor starts those that are used, and says which of them cannot be.
+    """
     known, screen = mcp_server_files.list_known_servers(config=_load_config()), TerminalOutput()
     logins = mcp_server_files.open_login_file().load()
     width = max((len(each.name) for each in known), default=0)
     for each in known:
         if as_json:
             row = {"name": each.name, "state": each.state, "source": each.source, "path": each.path}
-            _write_json(screen, {**row, "reached": each.how_reached, "logged_in": each.name in logins})
+            reached = {"reached": each.how_reached, "logged_in": each.name in logins}
+            _write_json(screen, {**row, **reached, "problem": mcp_server_files.find_missing_program(each.table)})
         else:
             mark = "  (logged in)" if each.name in logins else ""
             row_text = f"{each.state:9}  {each.source:7}  {each.name:{width}}  {each.how_reached}{mark}"
             screen.write(to_one_line(row_text, line_width(sys.stdout)) + "\n")
+    for each in known if not as_json else ():
+        if each.state == "used" and (problem := mcp_server_files.find_missing_program(each.table)):
+            warn(to_one_line(f"MCP server {each.name!r} cannot be started: {problem}"))
     if not known and not as_json:
         screen.note("there is no MCP server here; add one: perdure mcp add NAME -- COMMAND")
     for path in dict.fromkeys([each.path for each in known if each.state == "untrusted"]):
-        screen.note(to_one_line(f"to use the servers of {path}: perdure config trust {path}"))
+        screen.note(to_one_line(f"to use the servers of {path}: perdure trust {path}"))
 
 
 @mcp.command()
@@ -66,9 +78,13 @@ def list_servers(*, as_json: bool) -> None:
 @click.option("--env", "-e", multiple=True, metavar="NAME=VALUE", help="Variable for COMMAND; VALUE may be ${NAME}.")
 @click.option("--header", multiple=True, metavar="NAME=VALUE", help="Header for --url; VALUE may be ${NAME}.")
 @click.option("--project", is_flag=True, help="Add it to .mcp.json of this folder, for everybody in the project.")
+@click.option("--no-try", is_flag=True, help="Do not connect to it.")
 @_json_result_option
 def add(name: str, command: tuple[str, ...], **options: Any) -> None:
-    """Add the MCP server NAME: the program COMMAND, or a server at --url. Nothing is started."""
+    """Add the MCP server NAME: the program COMMAND, or a server at --url.
+
+    Then it is connected to once, to see whether it can be used. It stays in the file if it cannot.
+    """
     url = options["url"]
     if bool(url) == bool(command):
         raise click.UsageError("give either a command, as in `perdure mcp add NAME -- COMMAND`, or --url")
@@ -83,9 +99,17 @@ def add(name: str, command: tuple[str, ...], **options: Any) -> None:
     _check_settings(name, table)
     path = mcp_server_files.PROJECT_FILE if options["project"] else mcp_server_files.get_user_servers_path()
     mcp_server_files.add_server_to_file(path, name, table)
-    _print_result({"name": name, "path": path}, f"server {name!r} is in {path}", as_json=options["as_json"])
+    problem = "" if options["no_try"] else _try_server(name, path)
+    result = {"name": name, "path": path, **({"problem": problem} if problem else {})}
+    _print_result(result, f"server {name!r} is in {path}", as_json=options["as_json"])
+    if problem:
+        warn(
+            to_one_line(
+                f"MCP server {name!r} cannot be used: {problem}; it stays in {path} until perdure mcp remove {name}"
+            )
+        )
     if options["project"]:
-        TerminalOutput().note(f"to use it: perdure config trust {path}")
+        TerminalOutput().note(f"to use it: perdure trust {path}")
 
 
 @mcp.command()
@@ -111,7 +135,8 @@ def tools(name: str, *, as_json: bool) -> None:
     async def list_tools(servers: "McpServers") -> tuple[list[Any], list["ToolChange"]]:
         return await servers.load_tools(name), servers.changes.get(name, [])
 
-    found, changes = _with_server(name, list_tools)
+    with redirect_warnings(_show_nothing):  # changes are printed below
+        found, changes = _with_server(name, list_tools)
     screen = TerminalOutput()
     for each in found:
         if as_json:
@@ -219,21 +244,20 @@ def approve(context: click.Context, /, name: str, tool_names: tuple[str, ...], *
         await servers.load_tools(name)
         return servers, servers.changes.get(name, [])
 
-    servers, found = _with_server(name, find_changes)
+    with redirect_warnings(_show_nothing):  # changes are printed below
+        servers, found = _with_server(name, find_changes)
     changes = [each for each in found if not tool_names or each.tool in {*tool_names, ""}]
     screen = TerminalOutput()
     if not changes:
         screen.note(to_one_line(f"nothing of server {name!r} waits for approval"))
         return
-    for change in changes:
-        if as_json:
-            _write_json(screen, {"name": change.tool or "*", "off": change.kind, "difference": change.difference})
-            continue
-        screen.write(to_one_line(f"{change.tool or 'the whole server'}: {change.kind}") + "\n")
-        screen.write("".join([f"    {to_one_line(line)}\n" for line in change.difference.splitlines()]))
-    if not yes and not sys.stdin.isatty():
+    for change in changes if as_json else ():
+        _write_json(screen, {"name": change.tool or "*", "off": change.kind, "difference": change.difference})
+    is_asked = not yes and sys.stdin.isatty()
+    is_seen = as_json or _show_changes(screen, changes, pages=is_asked)
+    if not yes and not is_asked:
         raise click.UsageError("there is no terminal to ask at; use --yes to approve the changes above")
-    if not yes and not click.confirm("Approve what is shown above?", err=True):
+    if is_asked and not (is_seen and click.confirm("Approve what is shown above?", err=True)):
         context.exit(1)
 
     asyncio.run(servers.pin_seen_tools(name, tool_names or None))  # and not what the server would list now
@@ -241,6 +265,22 @@ def approve(context: click.Context, /, name: str, tool_names: tuple[str, ...], *
 
 
 mcp.add_command(serve)
+
+
+def _show_changes(screen: TerminalOutput, changes: "Sequence[ToolChange]", *, pages: bool) -> bool:
+    """Show how tools have changed, in rows that their texts cannot imitate; return False if the user stops before the
+    last page.
+    """
+    frame = make_frame(sys.stdout)
+    for change in changes:
+        frame.add_label(f"{quote_unless_plain(change.tool) if change.tool else 'the whole server'}: {change.kind}")
+        if change.difference:
+            frame.add_text("difference", change.difference + "\n")
+    return show_rows(screen.write, sys.stdout, frame.rows, pages=pages, refuse="do not approve it")
+
+
+def _show_nothing(_: str) -> None:
+    """Print no warning."""
 
 
 def _load_config() -> Any:
@@ -267,6 +307,19 @@ def _with_server(name: str, work: "Callable[[McpServers], Awaitable[T]]") -> T:
             await servers.pool.close()
 
     return asyncio.run(main())
+
+
+def _try_server(name: str, path: str) -> str:
+    """Connect to a server of a file; return what keeps it from being used, and an empty text if nothing does."""
+    from perdure.configuring.mcp_servers import load_mcp_servers
+
+    try:
+        servers = [each for each in load_mcp_servers(path) if each.name == name]
+    except ConfigError as error:  # a variable is not set
+        return str(error)
+    if path == mcp_server_files.get_user_servers_path():
+        servers = mcp_server_files.place_own_servers(servers)
+    return asyncio.run(mcp_server_files.find_server_problems(servers))[name]
 
 
 def _check_settings(name: str, table: dict[str, Any]) -> None:

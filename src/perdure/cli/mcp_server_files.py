@@ -9,13 +9,16 @@ import os
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from perdure.core.error import ConfigError
+from perdure.files.perdure_home import get_home_file_path
 
 from .config import load_trust_record
 from .find_trusted_config import find_nearest
-from .perdure_home import get_home_file_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.config import Config
+    from perdure.configuring.mcp_servers import UnexpandedServers
     from perdure.configuring.table_classes import McpServerTable
     from perdure.mcp.login.login_file import LoginFile
     from perdure.mcp.pin_file import PinFile
@@ -37,6 +40,8 @@ class KnownServer(NamedTuple):
     """`hidden`: a file before this one has a server of the same name."""
     table: "McpServerTable"
     """Its description, with `${NAME}` as it is in the file."""
+    described: "UnexpandedServers"
+    """The file as it was read when its trust was checked. It is not read again: it may be another one by then."""
 
     @property
     def how_reached(self) -> str:
@@ -90,29 +95,45 @@ def list_known_servers(workdir: str = os.curdir, config: "Config | None" = None)
             state = "hidden" if state == "used" and name in taken else state
             if state == "used":
                 taken.add(name)
-            known.append(KnownServer(name=name, source=source, path=path, state=cast("Any", state), table=table))
+            known.append(KnownServer(name, source, path, cast("Any", state), table, servers))
     return known
 
 
 def load_used_servers(workdir: str = os.curdir, config: "Config | None" = None) -> "list[McpServer]":
-    """Return the MCP servers that are trusted and enabled, with environment variables filled in. Raises `BadConfig`."""
-    known = list_known_servers(workdir, config)
-    used = {each.name: each.path for each in known if each.state == "used"}
+    """Return the MCP servers that are trusted and enabled, with environment variables filled in. Raises `BadConfig`.
+
+    The user's own are started in an empty folder, unless they have a `cwd` or the user trusts this one: programs such
+    as `python -m`, `npx` and `uvx` run, or are configured by, files of the folder in which they are started.
+    """
+    used = {each.name: each for each in list_known_servers(workdir, config) if each.state == "used"}
     found: dict[str, McpServer] = {}
-    for path in dict.fromkeys(used.values()):
-        for server in _expand_file(path, config):
-            if used.get(server.name) == path:
-                found.setdefault(server.name, server)
-    return [found[name] for name in used if name in found]
+    for described in {id(each.described): each.described for each in used.values()}.values():
+        for server in described.expand_servers():
+            if server.name in used and used[server.name].described is described:
+                found[server.name] = server
+    own = [found[name] for name, each in used.items() if each.source == "user"]
+    found |= {each.name: each for each in place_own_servers(own, workdir)}
+    return [found[name] for name in used]
 
 
-def _expand_file(path: str, config: "Config | None") -> "list[McpServer]":
-    from perdure.configuring.mcp_servers import load_mcp_servers
+def place_own_servers(servers: "list[McpServer]", workdir: str = os.curdir) -> "list[McpServer]":
+    """Return servers of the user's own, to be started in an empty folder unless the user trusts the working folder."""
+    if not any(each.command for each in servers) or _is_trusted_by_the_user(workdir):
+        return servers
+    from msgspec.structs import replace
 
-    for each in () if config is None else config.servers:
-        if each.source.path == path:
-            return each.expand_servers()
-    return load_mcp_servers(path)
+    folder = get_home_file_path("mcp-folder")
+    return [replace(each, start_folder=folder) if each.command else each for each in servers]
+
+
+def _is_trusted_by_the_user(workdir: str) -> bool:
+    """Return True if the user has said to trust a folder. One in which there seems to be nothing to trust is not."""
+    from .folder_trust import load_folder_trust
+
+    try:
+        return load_folder_trust().check(workdir) == "trusted"
+    except ConfigError:  # it is reported where the agent is made
+        return False
 
 
 def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = None) -> "McpServer":
@@ -123,7 +144,7 @@ def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = N
     known = list_known_servers(workdir, config)
     for each in known:
         if each.name == name and each.state == "untrusted":
-            raise ConfigError(f"server {name!r} of {each.path!r} is not trusted yet: perdure config trust {each.path}")
+            raise ConfigError(f"server {name!r} of {each.path!r} is not trusted yet: perdure trust {each.path}")
         if each.name == name and each.state == "disabled":
             raise ConfigError(f"server {name!r} is disabled in {each.path!r}")
     names = ", ".join(dict.fromkeys([each.name for each in known])) or "none; add one with perdure mcp add"
@@ -139,6 +160,46 @@ def build_mcp_servers(*servers: "McpServer") -> "McpServers":
     from perdure.mcp_extension import McpServers
 
     return McpServers(*servers, pins=open_pin_file(), login=build_login_resolver(open_login_file()))
+
+
+async def find_server_problems(servers: "Sequence[McpServer]") -> dict[str, str]:
+    """Connect to servers at the same time; return what keeps each from being used, by its name, or an empty text."""
+    import asyncio
+
+    from perdure.core.error import ToolError
+
+    async def find_problem(server: "McpServer") -> str:
+        try:
+            made = build_mcp_servers(server)
+        except ConfigError as error:  # the package is missing
+            return str(error)
+        try:
+            await made.load_tools(server.name)
+        except (ToolError, ConfigError) as error:
+            return str(error).removeprefix(f"MCP server {server.name!r}: ")
+        finally:
+            await made.pool.close()
+        return ""
+
+    found = await asyncio.gather(*[find_problem(each) for each in servers])
+    return {server.name: problem for server, problem in zip(servers, found, strict=True)}
+
+
+def find_missing_program(table: "McpServerTable") -> str:
+    """Return why the program of a server cannot be started, as far as that is known without starting it."""
+    import shutil
+
+    if not table.command or "${" in table.command:
+        return ""
+    if os.path.isabs(table.command):  # noqa: PTH117 - as above
+        is_there = shutil.which(table.command) is not None
+        return "" if is_there else f"{table.command!r} is not there, or is no program"
+    if os.sep in table.command:  # it depends on the folder in which it is started
+        return ""
+    path = table.env.get("PATH") if "${" not in table.env.get("PATH", "") else ""
+    if path == "" or shutil.which(table.command, path=path) is not None:
+        return ""
+    return f"there is no program {table.command!r} on PATH"
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------

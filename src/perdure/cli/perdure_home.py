@@ -3,7 +3,7 @@
 PERDURE_HOME names another folder. Only its owner can read it.
 """
 
-# ruff: noqa: PTH100, PTH103, PTH111, PTH112, PTH118, PTH120 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH103, PTH111, PTH112, PTH120 - pathlib would cost every start milliseconds
 import contextlib
 import os
 from collections.abc import Awaitable, Callable
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from perdure.core.error import ConfigError, SessionNotFound
+from perdure.files.perdure_home import get_home_file_path
 
 from .untrusted_text_frame import quote_text
 
@@ -22,19 +23,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HOME_VARIABLE: Final = "PERDURE_HOME"
 MAX_QUESTION: Final = 200
 """Characters of a question that a line about it shows."""
 
 store_option = click.option(
     "--store", metavar="sqlite:PATH", help="Store of the sessions.  [default: sessions.db in ~/.perdure]"
 )
-
-
-def get_home_file_path(name: str) -> str:
-    """Return the absolute path of the file `name` in `~/.perdure`, or in the folder that PERDURE_HOME names."""
-    home = os.path.expanduser(os.environ.get(HOME_VARIABLE) or "~/.perdure")
-    return os.path.join(os.path.abspath(home), name)
 
 
 def snapshots_path(store: str) -> str:

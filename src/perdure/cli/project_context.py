@@ -43,9 +43,12 @@ def try_to_load(make: Callable[[], T], what: str, notes: list[str]) -> T | None:
         return None
 
 
-def load_project_instructions(here: str, notes: list[str]) -> Project | None:
-    """Load the instruction files of the project around folder `here`, such as AGENTS.md; problems go to `notes`."""
-    project = try_to_load(lambda: Project(here), "the files of the project are left out", notes)
+def load_project_instructions(here: str, notes: list[str], *, trusted: bool) -> Project | None:
+    """Load the instruction files of the project around folder `here`, such as AGENTS.md; problems go to `notes`.
+
+    `trusted` is whether the user trusts who wrote the folder.
+    """
+    project = try_to_load(lambda: Project(here, trusted=trusted), "the files of the project are left out", notes)
     notes += () if project is None else project.problems
     return project
 
@@ -109,8 +112,8 @@ def is_in_repository(here: str) -> bool:
     return find_nearest(".git", here) is not None
 
 
-def build_coding_extension(here: str, store: str) -> Extension:
-    """Return the extension with tools for files, search, git and commands in a folder.
+def build_coding_extension(here: str, store: str, *, trusted: bool) -> Extension:
+    """Return the extension with tools for files, search, git and commands in a folder, which the user trusts or not.
 
     The contents of changed files go to the folder of snapshots in `~/.perdure` that belongs to the store.
     """
@@ -118,7 +121,7 @@ def build_coding_extension(here: str, store: str) -> Extension:
     from perdure.hosts import SnapshotFolder
 
     is_kept = not store.startswith("memory:")
-    return coding(here, snapshots=SnapshotFolder(snapshots_path(store)) if is_kept else None)
+    return coding(here, trusted=trusted, snapshots=SnapshotFolder(snapshots_path(store)) if is_kept else None)
 
 
 def describe_missing_sandbox(extensions: Sequence[Extension]) -> str:

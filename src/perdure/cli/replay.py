@@ -55,6 +55,7 @@ def replay(context: click.Context, /, session_id: str, **options: Any) -> None:
 async def _replay(
     session_id: str, wish: "AgentOptions", *, from_seq: int | None, prompt: str | None, as_json: bool
 ) -> int:
+    from perdure.core.reserved_session_ids import check_not_reserved
     from perdure.replaying.replay import replay as replay_session
     from perdure.runtime.overrides import Overrides
 
@@ -66,6 +67,7 @@ async def _replay(
     agent = _build_agent(screen, options, as_json=as_json)
     overrides = Overrides() if wish.model is None else Overrides(model=wish.model)
     async with agent:
+        check_not_reserved(session_id, agent.store)
         if not await agent.store.read(session_id):
             raise build_session_not_found(session_id, resolve_store(options))
         replayed = await replay_session(agent, session_id, from_seq=from_seq, prompt=prompt, **overrides)

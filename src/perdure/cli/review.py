@@ -64,7 +64,8 @@ def review(context: click.Context, /, base: str, **options: Any) -> None:
     if options["output"]:
         from .sessions_transfer import write_file_atomically
 
-        write_file_atomically(options["output"], text.encode("utf-8", "replace"), replace=True)
+        written = text if options["as_json"] else escape_controls(text)
+        write_file_atomically(options["output"], written.encode("utf-8", "replace"), replace=True)
         screen.note(f"the review is in {options['output']}")
     else:
         screen.write(text if options["as_json"] else escape_controls(text))
@@ -114,7 +115,7 @@ def _open_reviewer(names: str) -> "str | Model":
         return listed[0]
     if not listed:
         raise click.UsageError(f"--model {names!r}: name a model, such as anthropic")
-    from perdure.core.model_and_tool_wrappers import failover
+    from perdure.core.failover import failover
     from perdure.models import open_model
 
     return failover(*[open_model(each) for each in listed])

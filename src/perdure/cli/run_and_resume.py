@@ -142,8 +142,8 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
     for the model; the session keeps everything.
 
     perdure.toml, in the working folder or above it in the repository, can set more. If it would run, redirect or allow
-    anything, it needs your trust (perdure config trust): at a terminal you are asked, otherwise the run does not start.
-    Nor does it with a file that has errors. --no-config ignores the file. Options override it.
+    anything, it needs your trust (perdure trust perdure.toml): at a terminal you are asked, otherwise the run does not
+    start. Nor does it with a file that has errors. --no-config ignores the file. Options override it.
 
     The answer goes to standard output, with control characters made visible (see --raw). Exit codes: 0 when the run is
     done, 3 when it ended at a limit or waits for an answer, 130 after Ctrl-C. On SIGTERM and SIGHUP the run ends

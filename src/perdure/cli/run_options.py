@@ -127,7 +127,8 @@ class _StoredOptions(Struct, frozen=True):
 
 def fill_missing_options(options: AgentOptions, state: State) -> AgentOptions:
     """Return the options, with each one that the user did not give taken from the last run in the session's `state`."""
-    model = None if state.run is None else state.run.options.get("model")
+    recorded = None if state.run is None else state.run.options.get("model")
+    model = recorded if isinstance(recorded, str) else None  # a log of somebody else may have anything there
     prompt = _find_prompt(state)
     try:
         said = convert({} if prompt is None else prompt.metadata.get(METADATA, {}), _StoredOptions)

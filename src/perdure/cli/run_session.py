@@ -21,6 +21,7 @@ from perdure.stores import open_store
 
 from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts, resolve_store
 from .event_printer import JsonEventPrinter, TextEventPrinter
+from .library_warnings import redirect_warnings
 from .line_input import LineReader
 from .perdure_home import build_session_not_found, describe_open_question, format_session_arguments
 from .permission_prompt import TerminalPermissionPrompt
@@ -54,7 +55,7 @@ def run_session(options: RunCommandOptions) -> int:
     """Run the agent that the options describe, print its events, and return the exit code of the command."""
     if os.environ.get("PERDURE_DEBUG"):
         logging.basicConfig(level=logging.DEBUG)
-    else:  # what matters is printed, without tracebacks
+    else:  # of other libraries; what matters of ours is printed, without tracebacks
         logging.getLogger().addHandler(logging.NullHandler())
     return asyncio.run(_run_with_signals(options))
 
@@ -85,6 +86,10 @@ async def _run_attended(order: RunCommandOptions, screen: TerminalOutput, interr
 
     spinner = WaitSpinner(screen, is_enabled=not (order.quiet or order.as_json))
 
+    def show_warning(text: str) -> None:
+        spinner.clear()
+        warn(text)
+
     def show(event: Event) -> None:
         spinner.clear()
         while headings:
@@ -99,12 +104,12 @@ async def _run_attended(order: RunCommandOptions, screen: TerminalOutput, interr
     gate = equipment.build_gate(question, yes=order.yes or order.yolo, wait=order.later)
     trace = None if order.trace is None else RunTrace(order.trace)
     traced = {} if trace is None else {"extensions": [*equipment.options["extensions"], trace.extension]}
-    async with (
-        trace or contextlib.nullcontext(),
-        interrupts.wrap_agent(
-            equipment.build_agent(permission=gate, answer_timeout_seconds=patience, **traced)
-        ) as agent,
-    ):
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(redirect_warnings(show_warning))
+        if trace is not None:
+            await stack.enter_async_context(trace)
+        built = equipment.build_agent(permission=gate, answer_timeout_seconds=patience, **traced)
+        agent = await stack.enter_async_context(interrupts.wrap_agent(built))
         session = agent.session(order.session_id)
         slots = _build_question_handler(session, screen, order, keyboard if question is not None else None)
         code = 0
@@ -200,11 +205,14 @@ async def _plan_runs(session: Session, order: RunCommandOptions, equipment: Agen
 
 
 def _build_resume(session: Session, *, asked: bool, unpark: bool) -> StartRun:
-    """Return a function that resumes the last run. An open question stays open until it has an answer."""
+    """Return a function that resumes the last run. An open question stays open until it has an answer.
+
+    The gate of the resumed run is that of the agent, and waits where the agent has no one to ask.
+    """
     gate = cast_to_question_gate(session.agent.permission)
     if asked and gate is not None and gate.handler is None:
         waiting = gate.with_handler(later, gate.grants)
-        return lambda: session.resume(permission=waiting, unpark=unpark)
+        return lambda: session.resume(permission=waiting, narrow_permission=False, unpark=unpark)
     return lambda: session.resume(unpark=unpark)
 
 

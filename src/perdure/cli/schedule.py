@@ -112,13 +112,13 @@ def list_schedules(*, as_json: bool, **options: Any) -> None:
 @click.option("--late", callback=parse_duration, metavar="TIME", help="How late a run may begin.  [default: 1m]")
 @_json_option
 @_add_store_options
-def add(name: str, *, as_json: bool, timeout: float, late: float | None, **options: Any) -> None:
+def add(name: str, *, role: str, as_json: bool, timeout: float, late: float | None, **options: Any) -> None:
     """Add schedule NAME to the store, in place of an older one. Without a time it runs only when it is triggered."""
     from perdure.configuring.schedules import build_schedule
     from perdure.configuring.table_classes import ScheduleTable
 
     wish = take_agent_options(options)
-    made = build_schedule(ScheduleTable(name=name, timeout_seconds=timeout, late_seconds=late, **options))
+    made = build_schedule(ScheduleTable(name=name, role=role, timeout_seconds=timeout, late_seconds=late, **options))
 
     async def store(scheduler: "Scheduler") -> None:
         await scheduler.add(made)
@@ -193,6 +193,7 @@ def history(name: str, *, limit: int, as_json: bool, **options: Any) -> None:
 @_name_argument
 @click.argument("text", metavar="[INPUT]", required=False)
 @click.option("--no-wait", is_flag=True, help="Leave the run to perdure schedule serve, and do not wait for it.")
+@click.option("--trusted", is_flag=True, help="INPUT is yours: it is not labelled as written by others.")
 @_yes_option
 @_allow_option
 @_model_option
@@ -206,11 +207,12 @@ def run_now(context: click.Context, /, name: str, text: str | None, **options: A
     It runs in this process, unless another one serves the store and is quicker. The exit code is 1 if it fails.
     """
     no_wait, yes, as_json = options.pop("no_wait"), options.pop("yes"), options.pop("as_json")
+    labels = () if options.pop("trusted") and text is not None else None
 
     async def work(scheduler: "Scheduler") -> "Firing":
         if not no_wait:
-            return await scheduler.run_now(name, text)
-        found = await scheduler.find_firing(name, await scheduler.trigger(name, text))
+            return await scheduler.run_now(name, text, labels=labels)
+        found = await scheduler.find_firing(name, await scheduler.trigger(name, text, labels=labels))
         assert found is not None  # noqa: S101 - it was stored
         return found
 

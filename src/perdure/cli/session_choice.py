@@ -26,6 +26,7 @@ MOST_SEARCHED: Final = 1000
 
 _GENERATED: Final = re.compile(r"[0-9a-f]{32}")
 _MOST_SHOWN: Final = 5
+_MOST_SEARCHED_BY_PREFIX: Final = 100
 
 
 def session_argument(metavar: str = "ID", *, can_be_last: bool = True) -> Callable[[Any], Any]:
@@ -95,7 +96,10 @@ async def find_session(store: "Store", given: str) -> str:
 
 
 async def _list_by_prefix(store: "Store", given: str) -> "list[SessionInfo]":
-    return await store.list(prefix=given, limit=_MOST_SHOWN + 1)
+    from perdure.core.reserved_session_ids import is_listed
+
+    found = await store.list(prefix=given, limit=_MOST_SEARCHED_BY_PREFIX)
+    return [each for each in found if is_listed(store, each.session_id)][: _MOST_SHOWN + 1]
 
 
 def _get_only(given: str, found: "list[SessionInfo]") -> str:

@@ -196,13 +196,14 @@ def inbox(session_id: str, *, as_json: bool, store: str | None) -> None:
 @session_argument("SESSION", can_be_last=False)
 @click.argument("item_id", metavar="ITEM")
 @click.argument("text")
+@click.option("--trusted", is_flag=True, help="TEXT is yours: it is not labelled as written by others.")
 @json_option
 @store_option
-def resolve(session_id: str, item_id: str, text: str, *, as_json: bool, store: str | None) -> None:
+def resolve(session_id: str, item_id: str, text: str, *, trusted: bool, as_json: bool, store: str | None) -> None:
     """Resolve ITEM in the inbox of SESSION with TEXT as the answer."""
 
     async def give(session: "Session") -> None:
-        if not await session.resolve(item_id, text):
+        if not await session.resolve(item_id, text, labels=() if trusted else None):
             raise UsageError(f"item {item_id!r} was already resolved, and the first answer counts")
 
     run_with_session(store, session_id, give)

@@ -19,6 +19,8 @@ from .sessions_transfer import export, import_
 from .terminal_output import TerminalOutput, escape_controls, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from perdure.core.store import SessionInfo, Store
 
 _ID_WIDTH: Final = 16
@@ -80,8 +82,8 @@ class _SessionPage(NamedTuple):
 async def _find_page(store: "Store", *, prefix: str, limit: int, offset: int, of_all_projects: bool) -> _SessionPage:
     """Return the sessions to list. Those of a project are looked for among the latest ones."""
     if of_all_projects:
-        found = await store.list(prefix=prefix, limit=limit + 1, offset=offset)
-        return _SessionPage(found[:limit], len(found) > limit, 0)
+        every = [each async for each in _iterate_some(store, prefix, offset + limit + 1)]
+        return _SessionPage(every[offset : offset + limit], len(every) > offset + limit, 0)
     from perdure.runtime.stored_session import iterate_sessions
 
     here, searched = get_project_path(), 0
@@ -93,6 +95,18 @@ async def _find_page(store: "Store", *, prefix: str, limit: int, offset: int, of
         if len(ours) > offset + limit or searched == MOST_SEARCHED:
             break
     return _SessionPage(ours[offset : offset + limit], len(ours) > offset + limit, searched - len(ours))
+
+
+async def _iterate_some(store: "Store", prefix: str, most: int) -> "AsyncIterator[SessionInfo]":
+    """Yield the first sessions of a store, without those of the runtime."""
+    from perdure.runtime.stored_session import iterate_sessions
+
+    left = most
+    async for info in iterate_sessions(store, prefix=prefix):
+        yield info
+        left -= 1
+        if not left:
+            return
 
 
 def _format_session(info: "SessionInfo") -> str:
@@ -140,8 +154,10 @@ def rm(context: click.Context, /, session_id: str, *, yes: bool, as_json: bool, 
             context.exit(1)
 
     async def remove(opened: "Store") -> tuple[bool, bool]:
+        from perdure.core.reserved_session_ids import check_not_reserved
         from perdure.store_maintenance import list_snapshot_digests
 
+        check_not_reserved(session_id, opened)
         was_there = await opened.info(session_id) is not None
         has_snapshots = was_there and bool(await list_snapshot_digests(opened, session_id))
         await opened.delete(session_id)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perdure.core.fold import State
     from perdure.core.inbox import InboxItem
     from perdure.core.message import Message
+    from perdure.core.permission_grants import Grant
     from perdure.core.store import Post
     from perdure.runtime.session import Session
 
@@ -46,6 +47,8 @@ class _ShownSession(NamedTuple):
     """Open questions of the agents that work for it in the background."""
     resume_hint: str
     """How to continue its last run."""
+    grants: "Sequence[Grant]"
+    """Permissions that were granted for longer than one call, and not revoked."""
 
 
 async def _read_session(session: "Session", store: str | None) -> _ShownSession:
@@ -57,7 +60,7 @@ async def _read_session(session: "Session", store: str | None) -> _ShownSession:
     state = fold_entries(entries)
     below = [each for each in await session.questions() if each.ask_id not in state.questions_by_id]
     hint = await format_resume_hint(session.store, session.session_id, state, store)
-    return _ShownSession(entries, posts, state, below, hint)
+    return _ShownSession(entries, posts, state, below, hint, _list_grants(session, state))
 
 
 def _print_session(screen: TerminalOutput, session_id: str, found: _ShownSession, store: str | None) -> None:
@@ -71,7 +74,7 @@ def _print_session(screen: TerminalOutput, session_id: str, found: _ShownSession
     for line in (
         *_import_lines(state),
         *_transcript_lines(state, found.entries),
-        *_grant_lines(state, session_id),
+        *[to_one_line(f"grant {each.grant_id} ({each.scope}): {each.rule}") for each in found.grants],
         *_question_lines(state, answered, expired),
         *[_format_question(each, f"open, of {quote_unless_plain(each.path)}") for each in found.questions_of_tasks],
         *_inbox_lines(list_inbox_items(found.entries, found.posts)),
@@ -105,15 +108,17 @@ def _import_lines(state: "State") -> Iterator[str]:
         yield to_one_line(f"imported{by} from session {each.session_id}, {how}: sha256 {each.digest}")
 
 
-def _grant_lines(state: "State", session_id: str) -> Iterator[str]:
-    """Yield a line per permission that was granted for longer than one call, and not revoked."""
-    from perdure.core.approval_binding import list_session_keys
+def _list_grants(session: "Session", state: "State") -> "list[Grant]":
+    """Return the permissions in a session's log that count, and were not revoked."""
+    if not state.remembered_decisions:
+        return []
     from perdure.core.permissions import grants_from_log
+    from perdure.runtime.sealed_grants import list_trusted_session_keys, select_sealed_decisions
 
-    keys = list_session_keys(session_id, state)
-    for grant, is_active in grants_from_log(state.remembered_decisions, session_id, keys, level=None).items():
-        if is_active:
-            yield to_one_line(f"grant {grant.grant_id} ({grant.scope}): {grant.rule}")
+    keys = list_trusted_session_keys(session.session_id, state, session.store)
+    remembered = select_sealed_decisions(state.remembered_decisions, session.store)
+    found = grants_from_log(remembered, session.session_id, keys, level=None)
+    return [grant for grant, is_active in found.items() if is_active]
 
 
 def _transcript_lines(state: "State", entries: "Sequence[Entry]") -> Iterator[str]:

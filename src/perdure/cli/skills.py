@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.core.error import ConfigError
+from perdure.files.perdure_home import get_home_file_path
 
-from .perdure_home import get_home_file_path
 from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line, warn
 
 if TYPE_CHECKING:

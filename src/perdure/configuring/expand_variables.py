@@ -15,6 +15,11 @@ MAX_CHARACTERS: Final = 1024 * 1024
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
+def list_variable_names(text: str) -> list[str]:
+    """Return the names of the environment variables that a text takes, each once, in order."""
+    return list(dict.fromkeys([match[1] for match in _VARIABLE.finditer(text)]))
+
+
 class VariableExpander:
     """Replaces `${NAME}` by environment variables in the texts of one file, and limits their total length."""
 

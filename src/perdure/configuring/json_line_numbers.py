@@ -12,9 +12,9 @@ from perdure.core.jsonable import short_repr
 from .line_number_scanner import TextScanner
 from .line_numbers import LineNumbers, ScanError, ValuePath
 
-_BLANK: Final = re.compile(r"[ \t\r\n]*+")
+_JSON_BLANK: Final = re.compile(r"[ \t\r\n]*+")
 _STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"')
-_PLAIN: Final = re.compile(r"[-+.\w]++")
+_JSON_PLAIN: Final = re.compile(r"[-+.\w]++")
 _WORD: Final = re.compile(r"[-+.0-9eE]++|true|false|null")
 
 
@@ -26,12 +26,12 @@ def find_json_line_numbers(text: str) -> LineNumbers:
 class _JsonScanner(TextScanner):
     """Walks through a JSON text once and records the line of each value."""
 
-    separator = _BLANK
+    separator = _JSON_BLANK
 
     def scan_document(self) -> LineNumbers:
-        self.skip_match(_BLANK)
+        self.skip_match(_JSON_BLANK)
         self._scan_value(())
-        self.skip_match(_BLANK)
+        self.skip_match(_JSON_BLANK)
         if self.position < len(self.text):
             self.fail()
         return self.line_numbers.build()
@@ -51,7 +51,7 @@ class _JsonScanner(TextScanner):
 
     def _scan_unquoted(self) -> None:
         """Scan a number, `true`, `false` or `null`; the parser checks that it is valid."""
-        start, word = self.position, self.skip_match(_PLAIN)
+        start, word = self.position, self.skip_match(_JSON_PLAIN)
         self.line_numbers.check_unquoted(word, start)
         if not _WORD.fullmatch(word):
             self.position = start
@@ -67,11 +67,11 @@ class _JsonScanner(TextScanner):
                     self.line_numbers.line_at(start), f"the key {short_repr(key, 80)} is there twice: keep one"
                 )
             self.line_numbers.add(here, start)
-            self.skip_match(_BLANK)
+            self.skip_match(_JSON_BLANK)
             if not self.text.startswith(":", self.position):
                 self.fail()
             self.position += 1
-            self.skip_match(_BLANK)
+            self.skip_match(_JSON_BLANK)
             self._scan_value(here)
             self.skip_comma("}")
 

@@ -113,7 +113,7 @@ def format_trust_advice(path: str) -> str:
     """Return a sentence for the user: how to trust the configuration file `path`, so that its MCP servers may start."""
     import shlex
 
-    return f"read the file, then trust it with `perdure config trust {shlex.quote(path)}`"
+    return f"read the file, then trust it with `perdure trust {shlex.quote(path)}`"
 
 
 class _ServerValueError(ConfigError):

@@ -94,7 +94,7 @@ def list_roles_that_need_trust(roles: Iterable[Role]) -> list[Role]:
 
 DEFAULT_LIMITS: Final = Limits()
 """Limits that a file without trust can lower, and not raise."""
-_AMOUNTS: Final = tuple(name for name in Limits.__struct_fields__ if name != "allowed_tools")
+_AMOUNTS: Final = tuple(name for name in Limits.__struct_fields__ if name not in {"allowed_tools", "widens"})
 
 
 def list_raised_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> list[str]:
@@ -105,9 +105,17 @@ def list_raised_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> list[str
 def tighten_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> Limits:
     """Return the run limits of a project, each lowered to the user's own limit where that is stricter.
 
-    A project can only ever tighten what a user set.
+    A project can only ever tighten what a user set: `allowed_tools` are those that both allow.
     """
-    return replace(limits, **{name: _lower(getattr(limits, name), getattr(own, name)) for name in _AMOUNTS})
+    lowered = {name: _lower(getattr(limits, name), getattr(own, name)) for name in _AMOUNTS}
+    allowed = _intersect(limits.allowed_tools, own.allowed_tools)
+    return replace(limits, **lowered, allowed_tools=allowed, widens=())
+
+
+def _intersect(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return tuple([name for name in one if name in other])
 
 
 def _lower(one: Any, other: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Final
 from .line_number_scanner import TextScanner
 from .line_numbers import LineNumbers, ValuePath, check_depth
 
-_BLANK: Final = re.compile(r"[ \t]*+")
+_TOML_BLANK: Final = re.compile(r"[ \t]*+")
 _EMPTY: Final = re.compile(r"(?:[ \t\n]++|#[^\n]*+)*+")
 _REST_OF_LINE: Final = re.compile(r"[ \t]*+(?:#[^\n]*+)?(?:\n|\Z)")
 _KEY: Final = re.compile(r"""[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'""")
@@ -21,7 +21,7 @@ _STRINGS: Final = (
     ('"', re.compile(r'"(?:[^"\\\n]|\\.)*+"')),
     ("'", re.compile(r"'[^'\n]*+'")),
 )
-_PLAIN: Final = re.compile(r"[^,\[\]{}#\n\"'=]++")
+_TOML_PLAIN: Final = re.compile(r"[^,\[\]{}#\n\"'=]++")
 """Pattern of a number, a date, `true` or `false`, up to what ends it."""
 
 
@@ -82,20 +82,20 @@ class _TomlScanner(TextScanner):
             path = (*path, part)
             self.line_numbers.add(path, start)
         self._expect("=")
-        self.skip_match(_BLANK)
+        self.skip_match(_TOML_BLANK)
         self._scan_value(path)
 
     def _scan_key(self) -> list[str]:
         """Scan a dotted key and return its parts."""
         parts: list[str] = []
         while True:
-            self.skip_match(_BLANK)
+            self.skip_match(_TOML_BLANK)
             found = self.skip_match(_KEY)
             if not found:
                 self.fail()
             parts.append(self._unquote(found))
             check_depth(tuple(parts), self._current_line())
-            self.skip_match(_BLANK)
+            self.skip_match(_TOML_BLANK)
             if not self.text.startswith(".", self.position):
                 return parts
             self.position += 1
@@ -127,7 +127,7 @@ class _TomlScanner(TextScanner):
 
     def _scan_unquoted(self) -> None:
         """Scan a number, a date, `true` or `false`."""
-        start, word = self.position, self.skip_match(_PLAIN)
+        start, word = self.position, self.skip_match(_TOML_PLAIN)
         if not word:
             self.fail()
         self.line_numbers.check_unquoted(word, start)
@@ -155,7 +155,7 @@ class _TomlScanner(TextScanner):
         return self.position < len(self.text)
 
     def _expect(self, word: str) -> None:
-        self.skip_match(_BLANK)
+        self.skip_match(_TOML_BLANK)
         if not self.text.startswith(word, self.position):
             self.fail()
         self.position += len(word)

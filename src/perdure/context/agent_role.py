@@ -1,11 +1,13 @@
 """The `Role` class: named additional instructions, such as `reviewer`, that an agent can switch to."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import replace_surrogates
+from perdure.core.message import check_labels
 from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 
 LONGEST_NAME: Final = 64
@@ -25,6 +27,8 @@ class Role(Struct, frozen=True, metaclass=StrictOptionsMeta):
     """What the role is good for, shown where one is chosen."""
     model: str = ""
     """Model for this role, as `"provider:model"`; empty for the agent's model."""
+    labels: Sequence[str] = ()
+    """Labels of the instructions, such as `untrusted`: a session with the role has them, too."""
 
     def __post_init__(self) -> None:
         argument_checks.require_text("Role", "name", self.name, non_empty=True)
@@ -37,7 +41,8 @@ class Role(Struct, frozen=True, metaclass=StrictOptionsMeta):
             argument_checks.require_text("Role", name, value)
             if len(value) > LONGEST_DESCRIPTION:
                 argument_checks.raise_config_error("Role", name, value, f"use at most {LONGEST_DESCRIPTION} characters")
-        for name in self.__struct_fields__:
+        check_labels(self.labels)
+        for name in ("name", "instructions", "description", "model"):
             if "\0" in (value := getattr(self, name)) or replace_surrogates(value) != value:
                 argument_checks.raise_config_error(
                     "Role", name, value, "give text that can be written as UTF-8, without NUL"

@@ -67,7 +67,8 @@ class SummaryMessageBuilder:
         fresh = [each for each in replaced if not is_summary(each)]
         lines = [format_message_line(each, number) for number, each in enumerate(fresh, upto - len(fresh) + 1)]
         self.snapshot = await self._snapshots.write_snapshot(lines, read_summary_data(replaced).snapshot)
-        return build_summary_message(self.run, replaced, upto, self.plan.room, self.snapshot)
+        summary = build_summary_message(self.run, replaced, upto, self.plan.room, self.snapshot)
+        return msgspec.structs.replace(summary, labels=self._snapshots.labels)
 
     async def build_with_strategy(self, strategy: Strategy) -> Message | None:
         """Let a strategy function build the message, and add the data that the next summary needs; `None` if it

@@ -12,8 +12,8 @@ from typing import Any
 from perdure.core.error import ContextOverflow, EmptyReply, ReplyCutOff
 from perdure.core.event import ErrorRaised, FailedOver, ModelEvent, ReplyFinished, RetryScheduled
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.message import Message, StopReason, Usage, user
-from perdure.core.model import Model, Request, Settings, assemble_reply, model_info
+from perdure.core.message import Message, StopReason, Usage, merge_labels, user
+from perdure.core.model import Model, Request, Settings, assemble_reply, model_info, sanitize_reply
 from perdure.core.model_and_tool_wrappers import open_stream
 
 from .message_lines import pack_lines_into_texts
@@ -77,6 +77,8 @@ class ConversationSummarizer:
         self._instructions = instructions
         self.spent: list[Usage] = []
         """Usage of all requests, including those that failed."""
+        self.labels: tuple[str, ...] = ()
+        """Labels of what the model has added to the transcript, such as by a search of its provider."""
 
     async def write_snapshot(self, lines: Sequence[str], previous: str = "") -> str:
         """Let the model summarize these lines and an earlier summary, and return the text. Raise if it cannot make
@@ -123,6 +125,7 @@ class ConversationSummarizer:
         )
         if reply.usage is not None:
             self.spent.append(reply.usage)
+        self.labels = merge_labels(self.labels, sanitize_reply(reply).labels)
         text = replace_surrogates(reply.text).strip()
         if not text:
             name = model_info(self._model).name

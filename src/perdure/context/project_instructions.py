@@ -6,7 +6,7 @@ must not be able to stop an agent or to fill its context window.
 """
 
 # a Path would cost every start milliseconds:
-# ruff: noqa: PTH110, PTH111, PTH112, PTH116, PTH117, PTH118, PTH119, PTH120, PTH206
+# ruff: noqa: PTH110, PTH112, PTH116, PTH117, PTH118, PTH119, PTH120, PTH206
 import os
 import re
 import stat
@@ -15,8 +15,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
+from perdure.core.provenance import UNTRUSTED_LABEL, is_untrusted
 from perdure.files.confined_folder import ConfinedFolder
 from perdure.files.file_head import FileHead, is_path_below, read_file_head
+from perdure.files.folder_origin import FolderOrigin
+from perdure.files.perdure_home import get_user_home
 
 from .text_file_reader import decode_leniently, strip_invisible_characters
 
@@ -43,6 +46,7 @@ class Project:
         self,
         workdir: str | os.PathLike[str] = ".",
         *,
+        trusted: bool | None = None,
         home: str | os.PathLike[str] | None = None,
         max_characters: int = MAX_CHARACTERS,
     ) -> None:
@@ -50,6 +54,8 @@ class Project:
 
         Args:
             workdir: The working directory: a folder of the project.
+            trusted: True if the user, or people whom the user trusts, wrote the files; else a session that is sent
+                their text is labelled `untrusted`. By default True, unless the project is in a git repository.
             home: The user's home folder, whose own file is `.config/perdure/AGENTS.md` in it. By default that of
                 this process, or XDG_CONFIG_HOME.
             max_characters: Maximum size of all files together. If there is more, the files nearest to the working
@@ -60,6 +66,7 @@ class Project:
         self.root = _find_root(self.workdir, _resolve_home(home))
         """Root of the repository; without one, the topmost parent that belongs to the user alone."""
         argument_checks.require_int("Project", "max_characters", max_characters, 1)
+        self._origin = FolderOrigin.of("Project", self.root, trusted=trusted)
         self._most = max_characters
         self._sources = [*_find_user_source(home), *_iterate_project_sources(self.root, self.workdir)]
         self._kept: _ProjectText | None = None
@@ -69,6 +76,13 @@ class Project:
         changes.
         """
         return self._read_if_changed().text
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the text: `untrusted` if others may have written a file of the project. The user's own has none."""
+        paths = self._read_if_changed().project_paths
+        is_foreign = any(is_untrusted(self._origin.list_labels(each)) for each in paths)
+        return (UNTRUSTED_LABEL,) if is_foreign else ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -108,6 +122,8 @@ class _ProjectText(NamedTuple):
     problems: tuple[str, ...]
     looks: tuple[_FileState, ...]
     """State of all candidate files just before they were read."""
+    project_paths: tuple[str, ...] = ()
+    """Real paths of the files of the project that have text."""
 
 
 class _FileText(NamedTuple):
@@ -115,6 +131,7 @@ class _FileText(NamedTuple):
 
     title: str
     text: str
+    path: str
 
 
 # -- locating the files ------------------------------------------------------------------------------------------------
@@ -128,20 +145,20 @@ def _resolve_folder(name: str, path: str | os.PathLike[str]) -> str:
 
 
 def _resolve_home(home: str | os.PathLike[str] | None) -> str:
-    return os.path.realpath(os.path.expanduser("~") if home is None else _resolve_folder("home", home))
+    return os.path.realpath(get_user_home() if home is None else _resolve_folder("home", home))
 
 
 def get_config_folder(home: str | os.PathLike[str] | None = None) -> str:
     """Return the folder with the user's own configuration: `perdure` in XDG_CONFIG_HOME or in `~/.config`."""
     kept = os.environ.get("XDG_CONFIG_HOME", "") if home is None else ""
     if not os.path.isabs(kept):  # also if it is not set
-        kept = os.path.join(os.path.expanduser("~") if home is None else os.fspath(home), ".config")
+        kept = os.path.join(get_user_home() if home is None else os.fspath(home), ".config")
     return os.path.join(kept, "perdure")
 
 
 def _find_user_source(home: str | os.PathLike[str] | None) -> list[_Source]:
     folder = get_config_folder(home)
-    above = os.path.expanduser("~") if home is None else os.fspath(home)
+    above = get_user_home() if home is None else os.fspath(home)
     short = os.path.join("~", os.path.relpath(folder, above)) if is_path_below(folder, above) else folder
     return [_Source((os.path.join(folder, FILE_NAMES[0]),), short, "")]
 
@@ -154,6 +171,18 @@ def _iterate_project_sources(root: str, workdir: str) -> Iterator[_Source]:
         title = "/".join(steps[:depth])
         folder = os.path.join(root, *steps[:depth])
         yield _Source(tuple(os.path.join(folder, name) for name in FILE_NAMES), title, root)
+
+
+def find_topmost_instructions(workdir: str) -> str | None:
+    """Return the topmost folder with a file that a `Project` of this working directory reads; `None` if none has one.
+
+    `workdir` is a path without links.
+    """
+    root = _find_root(workdir, _resolve_home(None))
+    for source in _iterate_project_sources(root, workdir):
+        if any(map(os.path.lexists, source.candidates)):
+            return os.path.dirname(source.candidates[0])
+    return None
 
 
 def _find_root(workdir: str, home: str) -> str:
@@ -202,10 +231,12 @@ def _stat_file(path: str) -> _FileState:
 
 def _read_sources(sources: list[_Source], most: int, looks: tuple[_FileState, ...]) -> _ProjectText:
     problems: list[str] = []
-    pieces = [piece for source in sources if (piece := _read_source(source, problems)) is not None]
+    read = [(source, piece) for source in sources if (piece := _read_source(source, problems)) is not None]
+    pieces = [piece for _, piece in read]
+    paths = tuple([os.path.realpath(piece.path) for source, piece in read if source.inside])
     shown = _limit_characters(pieces, most, problems)
     text = "\n\n".join(f"## Instructions from {piece.title}\n\n{piece.text}" for piece in shown)
-    return _ProjectText(text, tuple(problems), looks)
+    return _ProjectText(text, tuple(problems), looks, paths)
 
 
 def _read_source(source: _Source, problems: list[str]) -> _FileText | None:
@@ -230,7 +261,7 @@ def _read_source(source: _Source, problems: list[str]) -> _FileText | None:
         text += f"\n[cut off: the first {MOST_BYTES:,} of {found.size:,} bytes]"
     if source.inside:
         text = _escape_headings(text)
-    return _FileText(title, text) if text else None
+    return _FileText(title, text, path) if text else None
 
 
 def _escape_headings(text: str) -> str:
@@ -260,7 +291,7 @@ def _limit_characters(pieces: list[_FileText], most: int, problems: list[str]) -
             )
             text += f"\n[cut off: the first {len(text):,} of {len(piece.text):,} characters]"
         most -= min(most, len(piece.text))
-        shown.append(_FileText(piece.title, text.lstrip()))
+        shown.append(piece._replace(text=text.lstrip()))
     return shown[::-1]
 
 

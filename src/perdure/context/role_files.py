@@ -24,7 +24,7 @@ MOST_FILES: Final = 500
 """Maximum number of files in a folder; more are left out."""
 
 _FIELDS: Final = ("name", "description", "model")
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("perdure.context")
 
 
 def load_roles(directory: str | os.PathLike[str] | ConfinedFolder, *, problems: list[str] | None = None) -> list[Role]:

@@ -3,7 +3,7 @@
 Trust is bound to a digest: when one byte changes, it is asked for again.
 """
 
-# ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH111, PTH120, PTH123 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH111, PTH116, PTH119, PTH120, PTH123 - pathlib would cost every start milliseconds
 import contextlib
 import os
 import stat
@@ -16,6 +16,7 @@ from msgspec import Struct
 from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError
 from perdure.files.file_head import UnreadableFile, read_file_head
+from perdure.files.runtime_files import trust_runtime_file
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -44,6 +45,7 @@ class TrustFile:
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))
         """The file."""
+        trust_runtime_file(self, self.path, "file")
 
     def load_trusted(self) -> tuple[TrustedItem, ...]:
         """Return all trusted items. Raise `ConfigError` if the file cannot be used."""
@@ -51,13 +53,11 @@ class TrustFile:
             return ()
         try:
             data = read_file_head(self.path, _MOST_BYTES).data
-            mode = os.stat(self.path).st_mode  # noqa: PTH116
         except (UnreadableFile, OSError) as error:
             raise ConfigError(f"the trust file cannot be read: {error}") from error
-        if os.name == "posix" and mode & _OTHERS_WRITE:
-            raise ConfigError(
-                f"others can write to {self.path!r}, so it is not used: chmod 600 it, and check its content"
-            )
+        self._check_writers()
+        if not data:  # it is not there yet, and is covered while a command runs
+            return ()
         try:
             return msgspec.json.decode(data, type=_File).trusted
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -75,6 +75,23 @@ class TrustFile:
         if len(left) < len(agreed):
             self._write_atomically(left)
         return len(left) < len(agreed)
+
+    def _check_writers(self) -> None:
+        """Raise `ConfigError` if another user could have written the file, or could replace it."""
+        if os.name != "posix":
+            return
+        found, folder = os.stat(self.path), os.path.dirname(self.path)
+        if found.st_mode & _OTHERS_WRITE:
+            raise ConfigError(
+                f"others can write to {self.path!r}, so it is not used: chmod 600 it, and check its content"
+            )
+        if found.st_uid not in {0, os.geteuid()}:
+            raise ConfigError(f"{self.path!r} belongs to another user, so it is not used: delete it")
+        if os.stat(folder).st_mode & _OTHERS_WRITE:
+            raise ConfigError(
+                f"others can write to {folder!r}, so {os.path.basename(self.path)} in it is not used: chmod 700 it, "
+                "and check the file"
+            )
 
     def _write_atomically(self, agreed: Sequence[TrustedItem]) -> None:
         """Replace the file atomically: a reader sees the old or the new content, never a part."""

@@ -3,7 +3,7 @@
 import os
 import weakref
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -106,6 +106,8 @@ def identify_tool(tool: "Tool[..., Any]") -> str:
 
 _KNOWN_TOOLS = "identities of tools"
 """The name under which a run keeps the identities of its tools."""
+_PROCESS: Final = new_id()
+"""Begins the identities of stores that end with this process."""
 _tokens: "MutableMapping[Any, str]" = weakref.WeakKeyDictionary()
 _held_tokens: dict[
     int, tuple[Any, str]
@@ -119,9 +121,18 @@ def identify_store(store: Any) -> str:
         return identity
     try:
         found = _tokens.get(store)
-        return found or _tokens.setdefault(store, f"{type(store).__name__}:{new_id()}")
+        return found or _tokens.setdefault(store, _make_token(store))
     except TypeError:
-        return _held_tokens.setdefault(id(store), (store, f"{type(store).__name__}:{new_id()}"))[1]
+        return _held_tokens.setdefault(id(store), (store, _make_token(store)))[1]
+
+
+def _make_token(store: Any) -> str:
+    return f"{type(store).__name__}:{_PROCESS}-{new_id()}"
+
+
+def is_identity_of_this_process(identity: str) -> bool:
+    """Return True for the identity of a store, or a part of one, that ends with this process."""
+    return identity.partition(":")[2].startswith(f"{_PROCESS}-")
 
 
 def build_unique_session_key(session_id: str, state: "State") -> str:

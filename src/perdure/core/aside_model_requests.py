@@ -21,9 +21,11 @@ from .event import (
     ReplyFinished,
     RetryScheduled,
 )
-from .message import Message, Usage
-from .model import ModelInfo, Request, assemble_reply, estimate_input_tokens, model_info, sanitize_reply
+from .message import Message, Usage, merge_labels
+from .model import ModelInfo, Request, assemble_reply, model_info, sanitize_reply
 from .model_without_limit_checks import get_model_without_limit_checks
+from .provenance import list_message_labels, list_message_sources
+from .reminders import find_unlogged_labels
 
 if TYPE_CHECKING:
     from .run import Run
@@ -106,6 +108,8 @@ def build_aside_request_event(run: "Run", request: Request) -> ModelRequested:
     """Build the event that records a request outside the conversation. Raises `LimitExceeded` if a limit is reached."""
     if run.run_id and run.state.run_ended_event is not None:
         raise UsageError(f"run {run.run_id} is over: its model can be asked while it runs")
+    labelled = [each for each in request.messages if list_message_labels(each)]
+    unlogged = find_unlogged_labels(run)
     return ModelRequested(
         run.begin_request(aside=True),
         1,
@@ -114,9 +118,11 @@ def build_aside_request_event(run: "Run", request: Request) -> ModelRequested:
         msgspec.to_builtins(request.settings),
         run.hash_prefix(request),
         len(request.messages),
-        estimated_tokens=estimate_input_tokens(request, run.prefix_tokens),
+        estimated_tokens=run.state.transcript.input_tokens.estimate(request.messages, run.prefix_tokens),
         aside=True,
         price_usd=run.stored_price,
+        labels=merge_labels(*map(list_message_labels, labelled), unlogged),
+        label_sources=merge_labels(*map(list_message_sources, labelled), unlogged.values()),
         run_id=run.run_id,
         path=run.path,
     )

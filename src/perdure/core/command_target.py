@@ -14,6 +14,12 @@ from msgspec import Struct
 from .error import ConfigError
 from .text_target import TargetFromArgument, escape_pattern, is_text_pattern_within, matches_text
 
+NETWORK_ACTION = "network"
+"""The action of a command that asks for the network: only a rule that names this action allows it."""
+CONFIGURE_ACTION = "configure"
+"""The action of one that asks to change files which other programs trust, such as AGENTS.md: the same holds."""
+NAMED_ACTIONS = frozenset({NETWORK_ACTION, CONFIGURE_ACTION, f"{NETWORK_ACTION}+{CONFIGURE_ACTION}"})
+"""Actions that are allowed by their name alone: not by `allow("*")`, nor by the name of a part of one."""
 _QUOTES = "'\""
 _SPACES = " \t"
 _SHELL_CHARACTERS = frozenset("|&;<>()$`\\*?[]{}!#~^\n\r")
@@ -27,6 +33,48 @@ _RESERVED = frozenset(
     }
 )
 _ANY_REST = "*"
+_SUBCOMMANDS = {
+    "cargo": frozenset({"build", "check", "clippy", "doc", "fmt", "test", "tree"}),
+    "git": frozenset(
+        {
+            *(
+                "add",
+                "blame",
+                "branch",
+                "checkout",
+                "cherry-pick",
+                "commit",
+                "diff",
+                "fetch",
+                "init",
+                "log",
+                "merge",
+                "mv",
+            ),
+            *(
+                "pull",
+                "push",
+                "reset",
+                "restore",
+                "revert",
+                "rm",
+                "show",
+                "stash",
+                "status",
+                "switch",
+                "tag",
+                "worktree",
+            ),
+        }
+    ),
+    "npm": frozenset({"audit", "ci", "ls", "outdated", "test"}),
+    "pnpm": frozenset({"audit", "ls", "outdated", "test"}),
+    "yarn": frozenset({"audit", "outdated", "test"}),
+}
+"""Programs whose second word says what they do, whatever follows, and those words."""
+_SCRIPT_RUNNERS = frozenset({"npm", "pnpm", "yarn"})
+_RUNNING = frozenset({"run", "run-script"})
+"""Subcommands that run a script of the package, by the word that follows."""
 
 
 class CommandPart(Struct, frozen=True, omit_defaults=True):
@@ -62,6 +110,10 @@ class CommandTarget(Struct, frozen=True, tag_field="kind", tag="command"):
     """What a person who is asked should know besides, such as that the command runs without a sandbox."""
     root: str = ""
     """The folder that the command runs in, and that relative patterns for paths begin at; empty if it is not known."""
+    network: bool = False
+    """True if this command can reach the network, which others of its tool cannot: see `NETWORK_ACTION`."""
+    configures: bool = False
+    """True if it can change files that other programs trust, which others cannot: see `CONFIGURE_ACTION`."""
 
     @classmethod
     def of(cls, command: str | Sequence[str]) -> "CommandTarget":
@@ -79,6 +131,12 @@ class CommandTarget(Struct, frozen=True, tag_field="kind", tag="command"):
     def of_argument(cls, name: str) -> "TargetFromArgument[CommandTarget]":
         """Return a function for `@tool(target=…)` that makes the target from the tool's argument of this name."""
         return TargetFromArgument(name, cls.of)
+
+    @property
+    def named_action(self) -> str:
+        """What the command asks for beyond what others of its tool can, as an action; empty if it does not."""
+        asked = [CONFIGURE_ACTION] if self.configures else []
+        return "+".join([NETWORK_ACTION, *asked] if self.network else asked)
 
     @property
     def reads_only(self) -> str:
@@ -236,14 +294,23 @@ def quote_words(words: Sequence[str]) -> str:
 
 
 def build_subcommand_pattern(target: CommandTarget) -> CommandPattern | None:
-    """Return a pattern for all commands with the same program and subcommand; `None` without a subcommand.
+    """Return a pattern for all commands with the same program and subcommand; `None` for those that do too many things.
 
-    A program without a subcommand gets no pattern: `rm` alone would cover every use of it. A line with several parts
-    gets one if all parts that do not only read begin alike.
+    Only subcommands of a list are offered: behind `sudo rm`, `ssh host`, `docker run` or `find src` follows what is
+    really done. A script of a package is offered by its name, as in `npm run build`. A line with several parts gets a
+    pattern if all parts that do not only read begin alike.
     """
     asking = [target.argv] if target.argv else [each.argv for each in target.parts if not each.reads_only]
-    beginnings = {each[:2] for each in asking}
+    beginnings = {_take_subcommand(each) for each in asking}
     words = beginnings.pop() if len(beginnings) == 1 else ()
-    if len(words) < 2 or not words[1].replace("-", "_").isidentifier() or words[1].startswith("-"):  # noqa: PLR2004
-        return None
-    return CommandPattern(quote_words([escape_pattern(each) for each in words]))
+    return CommandPattern(quote_words([escape_pattern(each) for each in words])) if words else None
+
+
+def _take_subcommand(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the first words of a command that say what it does; none if they do not."""
+    program, subcommand = argv[0], argv[1] if len(argv) > 1 else ""
+    if subcommand in _SUBCOMMANDS.get(program, ()):
+        return program, subcommand
+    script = argv[2] if program in _SCRIPT_RUNNERS and subcommand in _RUNNING and len(argv) > 2 else ""  # noqa: PLR2004 - and a script
+    is_name = bool(script) and all(each.isalnum() or each in "-_:." for each in script) and script[0].isalnum()
+    return (program, subcommand, script) if is_name else ()

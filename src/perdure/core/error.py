@@ -155,6 +155,9 @@ class AuthFailed(ModelError):
 class BadRequest(ModelError):
     """The provider rejected the request as malformed."""
 
+    is_unknown_model: bool = False
+    """True if there is no such model, or no API at this address: every request to it fails alike."""
+
 
 class ContentRefused(ModelError):
     """The provider refused to answer because of the content of the request, such as a content filter."""

@@ -96,7 +96,7 @@ class RunEnded(Event, frozen=True):
     critical = True
     replay = "compared"
     compared_fields = ("status", "reason")
-    structural = frozenset({"status"})
+    structural = frozenset({"status", "is_unreported"})
 
     status: str
     """One of the statuses of an `Outcome`."""
@@ -110,6 +110,8 @@ class RunEnded(Event, frozen=True):
     """Cost of the run; `None` when the model's price is not known."""
     turns: int = 0
     """Number of turns that were begun, also one whose request failed, or was refused by a budget and not sent."""
+    is_unreported: bool = False
+    """True if it ends the task of a background agent, and the session that gave the task has yet to be told of it."""
 
 
 class TurnStarted(Event, frozen=True):
@@ -173,6 +175,12 @@ class ModelRequested(Event, frozen=True):
     price_usd: tuple[float | None, ...] = ()
     """Price of the model, as `Price.to_tuple` returns it; empty if it is not known. With it, the log tells the cost of
     a run that is not over, or whose process has died."""
+    labels: tuple[str, ...] = ()
+    """Labels of what is sent and is not in the log itself: the messages of a request beside the conversation, the
+    files of a project, pinned memories.
+    """
+    label_sources: tuple[str, ...] = ()
+    """Sources of the text with these labels."""
 
 
 class TextDelta(Event, frozen=True):
@@ -320,13 +328,16 @@ class PlanMade(Event, frozen=True):
 
     durable = True
     replay = "compared"
+    compared_fields = ("tasks", "revision", "problems")
 
     tasks: tuple[PlannedTask, ...] = ()
     """Tasks that are to be done; none if the engine answers without a plan."""
     revision: int = 0
-    """Number of plans before this one in the run."""
+    """Number of plans before this one for the same work."""
     problems: tuple[str, ...] = ()
     """Mistakes in the plan of the model that the engine has corrected."""
+    work_index: int = 0
+    """Index of the message with which the work began: the prompt, or the feedback of a grader (`until`)."""
 
     def search_text(self) -> tuple[str, str] | None:
         """Return `plan` and the descriptions of the tasks."""
@@ -338,12 +349,15 @@ class AnswerReviewed(Event, frozen=True):
 
     durable = True
     replay = "compared"
+    compared_fields = ("assessment", "needs_revision", "score")
 
     assessment: str
     """The review: the issues that were found, and a suggestion; or the reason why there is none."""
     needs_revision: bool = False
     score: float | None = None
     """Score from 0 to 10; `None` if the review has none."""
+    message_index: int = -1
+    """Index of the message that was reviewed."""
 
     def search_text(self) -> tuple[str, str] | None:
         """Return `review` and the text of the review."""
@@ -362,7 +376,7 @@ class PermissionDecided(Event, frozen=True):
     structural = frozenset(
         {
             *("call_id", "tool", "action", "arguments_hash", "scope"),
-            *("tool_identity", "target_kind", "binding", "level", "at"),
+            *("tool_identity", "target_kind", "binding", "level", "at", "seal"),
         }
     )
 
@@ -389,6 +403,8 @@ class PermissionDecided(Event, frozen=True):
     """Gate that asked, for a lasting decision: 0 for that of the session's own agent, 1 for an agent below, …"""
     at: float = 0.0
     """Time of a lasting decision, in seconds since 1970."""
+    seal: str = ""
+    """Seal of a lasting approval, made with the key of the user: without one that fits, it does not count later."""
 
 
 class ToolStarted(Event, frozen=True):
@@ -412,7 +428,12 @@ class ToolStarted(Event, frozen=True):
     """Hash of the arguments that were allowed; empty when no permission was needed."""
     attempt: int = 1
     arguments: str = ""
-    """Arguments of a call that a program makes, as JSON; empty for other calls, whose reply has them."""
+    """Arguments of a call that a program or an engine makes, as JSON; empty for other calls, whose reply has them."""
+    adjusted_arguments: str = ""
+    """Arguments that are not as the model wrote them, as JSON: defaults of absent ones, and values that were converted.
+
+    Empty for a call that only reads and needed no permission, and for one that got exactly what was written.
+    """
 
 
 class ToolProgress(Event, frozen=True):

@@ -57,7 +57,6 @@ from .past_run_totals import (
     add_run_cost,
     estimate_usage,
 )
-from .program_call_id import find_program_call_id
 from .provenance import list_message_labels, list_message_sources
 from .transcript import MessagesSnapshot, Transcript
 
@@ -287,8 +286,7 @@ class State:
     @property
     def total_usd(self) -> float | None:
         """Cost of all runs of the session, also of one that is not over; `None` if the price of one is not known."""
-        past_usd = self.past.cost_usd
-        if past_usd is None or not self.is_interrupted:
+        if (past_usd := self.past.cost_usd) is None or not self.is_interrupted:
             return add_run_cost(past_usd, self.run_ended_event)
         from .run_cost import find_cost_usd  # at first use: mostly, the cost is asked for when a run has ended
 
@@ -404,24 +402,20 @@ class State:
 
     def apply(self, event: Event) -> None:
         """Update the state with the next event of the log."""
-        change = _CHANGES.get(type(event))
-        if change is not None:
+        if (change := _CHANGES.get(type(event))) is not None:
             change(self if event.path == self.path else self.get_child(event.path), event)
 
     def apply_all(self, events: "Iterable[Event | EndedRuns]") -> None:
         """Update the state with the next events of the log, as `apply` does with each."""
         path, find_change = self.path, _CHANGES.get
         for event in events:
-            change = find_change(type(event))
-            if change is not None:
+            if (change := find_change(type(event))) is not None:
                 change(self if event.path == path else self.get_child(event.path), event)
 
     def get_child(self, path: str) -> "State":
         """Return the state of the subagent at this path; create it if there is none."""
-        state = self.children.get(path)
-        if state is None:
-            above = path.rpartition("/")[0]
-            parent = self if above == self.path else self.get_child(above)
+        if (state := self.children.get(path)) is None:
+            parent = self if (above := path.rpartition("/")[0]) == self.path else self.get_child(above)
             state = self.children[path] = State(path, parent)
         return state
 
@@ -560,8 +554,7 @@ class State:
 
     def apply_slot_updated(self, event: SlotUpdated) -> None:
         """Replace the content of a display slot."""
-        slot = self.slots.get(event.slot_id)
-        if slot is not None:
+        if (slot := self.slots.get(event.slot_id)) is not None:
             self.slots[event.slot_id] = replace(slot, input=event.input)
 
     def apply_slot_closed(self, event: SlotClosed) -> None:
@@ -590,6 +583,7 @@ class State:
         """Replace the first messages that the model is sent by a summary, which has their labels."""
         self.view_turns = 0
         summary = event.summary
+        self._add_labels(summary.labels, list_message_sources(summary))
         if self.labels:
             replaced = [list_message_labels(each) for each in self.transcript.messages[: event.upto]]
             summary = replace(summary, labels=merge_labels(summary.labels, *replaced))
@@ -609,8 +603,7 @@ class State:
 
     def apply_inbox_resolved(self, event: InboxResolved) -> None:
         """Remove the inbox item that was resolved, whichever agent had added it."""
-        owner = self._find_inbox_owner(event.item_id)
-        if owner is not None:
+        if (owner := self._find_inbox_owner(event.item_id)) is not None:
             del owner.inbox[event.item_id]
 
     def apply_model_requested(self, event: ModelRequested) -> None:
@@ -620,6 +613,8 @@ class State:
             if self.parent is not None and self.is_private:
                 self.parent.turns += 1
         self.price_usd = event.price_usd
+        if event.labels:
+            self._add_labels(event.labels, event.label_sources)
         if event.aside:
             self.aside_requests[event.turn] = event
             return
@@ -662,15 +657,21 @@ class State:
             self.aside_requests.pop(event.turn, None)
         else:
             self.unanswered_request = None
-        if event.partial is not None and event.partial.usage is not None:
-            self._add_usage(event.partial.usage)
+        if event.partial is not None:
+            self._add_reply_aside(event.partial)
 
     def apply_model_replied(self, event: ModelReplied) -> None:
         """Count the tokens of a reply that is not part of the conversation."""
         self.aside_requests.pop(event.turn, None)
         self._reset_recoveries()
-        if event.message.usage is not None:
-            self._add_usage(event.message.usage)
+        self._add_reply_aside(event.message)
+
+    def _add_reply_aside(self, reply: Message) -> None:
+        """Count the tokens of a reply beside the conversation; keep its labels, as engines and tools may pass it on."""
+        if reply.usage is not None:
+            self._add_usage(reply.usage)
+        if reply.labels:
+            self._add_labels(reply.labels, list_message_sources(reply))
 
     def apply_tool_started(self, event: ToolStarted) -> None:
         """Record that a tool call is about to run, and count it if it is the first attempt."""
@@ -714,8 +715,7 @@ class State:
         reply = self.unsettled_reply
         if reply is None or call_id not in calls:
             self.direct_results[call_id] = result
-            if result.labels and find_program_call_id(call_id) in self.started_calls:
-                # later calls of the program follow from it, also if no reply but the host or an engine runs it
+            if result.labels:  # an engine, a program or a host has it, and may pass it on in any form
                 self._add_labels(result.labels, (f"tool:{result.name}",))
             return
         if len(calls) == 1:  # nearly always

@@ -7,6 +7,8 @@ the parameter.
 import contextlib
 import functools
 import inspect
+import itertools
+import operator
 import re
 import sys
 import types
@@ -167,8 +169,8 @@ def _collect_local_names(function: Any) -> dict[str, Any]:
         return names
     code = function.__code__
     frame = sys._getframe().f_back  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the only way to find where it is defined
-    while frame is not None:
-        if any(constant is code for constant in frame.f_code.co_consts):
+    while frame is not None and "." in code.co_qualname:  # nothing encloses what is at the top of a module
+        if any(map(operator.is_, frame.f_code.co_consts, itertools.repeat(code))):
             names = {**frame.f_locals, **names}
             code = frame.f_code
         frame = frame.f_back

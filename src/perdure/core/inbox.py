@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from .event import Entry, InboxAdded, InboxResolved, SlotOpened, SlotUpdated, ValueKept
 from .jsonable import to_text
-from .message import Message, merge_labels, user
+from .message import Message, check_labels, merge_labels, user
+from .provenance import UNTRUSTED_LABEL
 from .store import Post
 from .thread_safe_msgspec import convert
 
@@ -58,13 +59,22 @@ class InboxItem(Struct, frozen=True):
     """Time of the answer; 0 when there is none yet."""
 
 
-def build_resolution_post(item_id: str, response: Any, at: float, labels: Sequence[str] = ()) -> Post:
+def build_resolution_post(item_id: str, response: Any, at: float, labels: Sequence[str] | None = None) -> Post:
     """Build the post (a stored message to a session) that resolves an inbox item.
 
-    Its id is fixed, so that a second one has no effect.
+    Its id is fixed, so that a second one has no effect. Without `labels` the response is untrusted.
     """
-    body = {"item_id": item_id, "response": response, **({"labels": list(labels)} if labels else {})}
+    known = (UNTRUSTED_LABEL,) if labels is None else check_labels(labels)
+    body = {"item_id": item_id, "response": response, "labels": list(known)}
     return Post(f"{INBOX_POST}-{item_id}", INBOX_POST, body, at)
+
+
+def read_resolution_labels(post: Post) -> tuple[str, ...]:
+    """Return the labels of the result in a post. Without any it is untrusted: another program may have written it.
+
+    Raises `ConfigError` for labels that are none.
+    """
+    return check_labels(post.body.get("labels", (UNTRUSTED_LABEL,)))
 
 
 def list_inbox_items(entries: Iterable[Entry], posts: Iterable[Post]) -> list[InboxItem]:

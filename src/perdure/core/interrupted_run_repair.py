@@ -5,6 +5,7 @@ Repairs are appended; entries are never changed. They depend on nothing but the 
 
 from .event import Event, QuestionWithdrawn, RunEnded, SubagentFinished, SubagentStarted, ToolFinished
 from .fold import State
+from .last_run_progress import has_unreported_task
 from .message import Status, Text, ToolResult
 from .past_run_totals import CRASH_REASONS
 from .run_cost import find_cost_usd
@@ -48,8 +49,8 @@ def build_repair_events(state: State, ending: tuple[str, str, str] = ENDING_PROC
         is_crash = reason in CRASH_REASONS  # then the provider may bill requests whose replies were lost
         usage = state.usage + state.unanswered_usage if is_crash else state.usage
         cost_usd = find_cost_usd(state, with_unanswered=is_crash)
-        ended = RunEnded(status, reason, words, usage, cost_usd, state.turns, run_id=run_id, path=state.path)
-        events.append(ended)
+        totals = (usage, cost_usd, state.turns, has_unreported_task(state.settings))
+        events.append(RunEnded(status, reason, words, *totals, run_id=run_id, path=state.path))
     return events
 
 

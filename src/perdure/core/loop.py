@@ -47,6 +47,7 @@ from .event import (
 )
 from .interrupted_run_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
 from .jsonable import error_message
+from .last_run_progress import has_unreported_task
 from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_empty, user
 from .model import CONCLUDED_FOR, Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
@@ -105,6 +106,10 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
         outcome = await end_failed_run(run, error)
     finally:
         run.stop_timer()
+    if run.scratch:
+        from .fallback_answer import end_with_fallback_answer  # at first use: an engine of few runs has one
+
+        outcome = end_with_fallback_answer(run, outcome)
     if run.state.aside_requests:
         outcome = await discard_open_aside_replies(run, outcome)
     if run.mailbox.log_only_events:
@@ -595,7 +600,7 @@ async def execute_call(run: Run, prepared: PreparedCall, is_alone: bool = False)
         raise asyncio.CancelledError  # it stays open: whoever resumes the run makes the call again, with the same key
     if prepared.tool.finish or prepared.tool.summary is not None:
         result = await run_finish_hooks(run, prepared, result)
-    if prepared.tool.labels:
+    if prepared.tool.labels or prepared.labels:
         result = add_tool_labels(prepared, result)
     settled = build_call_ending_events(run, result, run.clock.monotonic() - began)
     if not (is_alone and run.hold(settled)):  # else it is stored with the next request, or with the end of the run
@@ -615,6 +620,7 @@ def build_run_ended(run: Run, outcome: Outcome[Any]) -> RunEnded:
         outcome.usage,
         outcome.cost_usd,
         outcome.turns,
+        is_unreported=has_unreported_task(run.state.settings),
         run_id=run.run_id,
         path=run.path,
     )

@@ -31,10 +31,12 @@ from .message import (
     ToolResult,
     Usage,
     clamp_usage,
+    merge_labels,
     sanitize_citation,
     sanitize_part,
 )
 from .misspelt_option_metaclass import StrictOptionsMeta
+from .provenance import UNTRUSTED_LABEL
 from .thread_safe_msgspec import convert
 
 
@@ -160,6 +162,9 @@ class Request(Struct, frozen=True, kw_only=True):
     """The schema of the reply's text, if it is not free."""
     session_id: str = ""
     """For providers that cache by it."""
+    may_wait: bool = True
+    """False if another model can answer at once: a model that would have to wait, for a retry or while its provider has
+    asked for a pause, raises its error instead."""
 
 
 ShortenRequest: TypeAlias = Callable[[Request, ContextOverflow], "Awaitable[Request | None] | Request | None"]
@@ -255,26 +260,6 @@ class Model(Protocol):
         keep or change the request.
         """
         ...
-
-
-CHARACTERS_PER_TOKEN = 4
-"""The average used to estimate tokens that no provider has counted."""
-
-
-def estimate_input_tokens(request: "Request", prefix_tokens: int) -> int:
-    """Estimate the input tokens of a request; `prefix_tokens` are those of its instructions and tools.
-
-    The provider has counted the last reply, with everything before it. The text since then is counted here.
-    """
-    characters = 0
-    for message in reversed(request.messages):
-        usage = message.usage
-        if usage is not None and usage.input_tokens:
-            return usage.input_tokens + usage.output_tokens + characters // CHARACTERS_PER_TOKEN
-        for part in message.parts:
-            if type(part) is ToolResult or type(part) is Text:
-                characters += len(part.text)
-    return prefix_tokens + characters // CHARACTERS_PER_TOKEN
 
 
 def model_info(model: Model) -> ModelInfo:
@@ -419,10 +404,28 @@ _MAX_PLAIN_CHARACTERS = 256
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 
 
+_SEARCH_METADATA = frozenset({"grounding", "url_context"})
+"""Names of the metadata of a reply for which its provider searched, or fetched pages."""
+
+
+def _is_found_by_provider(part: Part) -> bool:
+    """Return True for an item that a provider made itself, and for a citation of a page that only it has seen."""
+    if type(part) is Thinking:
+        return part.is_item
+    return type(part) is Citation and str(part.source).lower().startswith(("http://", "https://"))
+
+
 def sanitize_reply(reply: Message, used_call_ids: AbstractSet[str] = frozenset()) -> Message:
-    """Make a reply safe to store: encodable text, known values, and call ids that are well formed and unique."""
+    """Make a reply safe to store: encodable text, known values, and call ids that are well formed and unique.
+
+    One with what the provider found itself, such as by a search, is labelled as untrusted.
+    """
     seen: set[str] = set()
     reply = truncate_oversized_reply(reply)
+    if [None for part in reply.parts if type(part) is not Text and _is_found_by_provider(part)] or (
+        reply.metadata and not _SEARCH_METADATA.isdisjoint(reply.metadata)
+    ):
+        reply = msgspec.structs.replace(reply, labels=merge_labels(reply.labels, (UNTRUSTED_LABEL,)))
     for part in reply.parts:
         if not _is_storable(part, used_call_ids, seen):
             seen.clear()

@@ -1,4 +1,4 @@
-"""Wrappers that return a changed model (retry, failover, gating) or a changed tool (hooks, timeout, truncation).
+"""Wrappers that return a changed model (retry, gating) or a changed tool (hooks, timeout, truncation).
 
 They read as adjectives, and stack: `retried(gated(model, budget))`. A wrapper of a stream closes the stream that it
 wraps.
@@ -16,18 +16,15 @@ import msgspec
 from . import argument_checks
 from .clock_and_ids import SYSTEM_CLOCK, Clock
 from .error import (
-    AllModelsFailed,
     ConfigError,
     ContextOverflow,
     EmptyReply,
     ModelError,
     ReplyCutOff,
-    UsageError,
     is_transient,
 )
 from .event import (
     ErrorRaised,
-    FailedOver,
     ModelEvent,
     ReplyFinished,
     RetryScheduled,
@@ -37,9 +34,9 @@ from .event import (
     UsageReported,
 )
 from .jsonable import error_message
-from .message import Text, ToolCall, ToolResult, is_empty
-from .model import Model, ModelInfo, Price, Request, ShortenRequest, find_empty_reply_reason, model_info
-from .tool import Arguments, Finish, Prepare, Tool, ToolContext
+from .message import Text, ToolCall, ToolResult, is_empty, merge_labels
+from .model import Model, ModelInfo, Request, ShortenRequest, find_empty_reply_reason, model_info
+from .tool import Arguments, Finish, Prepare, Tool, ToolContext, ToolOutput, sanitize_labels
 
 # -- models ------------------------------------------------------------------------------------------------------------
 
@@ -78,7 +75,7 @@ def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Mo
     `retried(observed(model, watch))` shows every attempt, and `observed(retried(model), watch)` a `RetryScheduled` for
     each one that is repeated. If `watch` raises, the answer ends.
     """
-    _check_models("observed", model)
+    check_models("observed", model)
     argument_checks.require_callable("observed", "watch", watch)
 
     async def show(request: Request, event: ModelEvent) -> None:
@@ -113,7 +110,7 @@ async def _stream_or_error(model: Model, request: Request) -> AsyncGenerator[Any
 
 def gated(model: Model, gate: Callable[[Request], "Awaitable[Request | None] | Request | None"]) -> Model:
     """Wrap a model so that `gate`, plain or async, gets each request first: it may wait, change it, or raise."""
-    _check_models("gated", model)
+    check_models("gated", model)
     argument_checks.require_callable("gated", "gate", gate)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
@@ -146,9 +143,9 @@ def retried(
 
     A `RetryScheduled` event is emitted before each wait. The wait doubles from `base_seconds` up to `max_seconds`, and
     is shortened at random so that many clients do not retry at once; a provider that asks for a longer wait gets it, up
-    to the same maximum.
+    to the same maximum. A `failover` that has another model to ask is not kept waiting: the first error is raised.
     """
-    _check_models("retried", model)
+    check_models("retried", model)
     argument_checks.require_plain_function("retried", "jitter", jitter)
     numbers = isinstance(base_seconds, (int, float)) and isinstance(max_seconds, (int, float))
     if not isinstance(attempts, int) or attempts < 1 or not numbers or not 0 <= base_seconds <= max_seconds:
@@ -170,10 +167,10 @@ def retried(
                                 yield UsageReported(event.usage)  # the tokens were used all the same
                             _raise_empty_reply(model)
                         yield event
-                _check_complete(model, event)
+                check_complete(model, event)
                 return
             except Exception as error:
-                if not is_transient(error) or attempt == attempts:
+                if not is_transient(error) or attempt == attempts or not request.may_wait:
                     raise
                 longest = min(base_seconds * 2 ** (attempt - 1), max_seconds)
                 asked = error.retry_after_seconds if isinstance(error, ModelError) else None
@@ -188,7 +185,7 @@ def retried(
 
 def compacted(model: Model, compact: ShortenRequest) -> Model:
     """Wrap a model so that a request that was too long is shortened by `compact` and sent once more."""
-    _check_models("compacted", model)
+    check_models("compacted", model)
     argument_checks.require_callable("compacted", "compact", compact)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
@@ -210,63 +207,8 @@ def compacted(model: Model, compact: ShortenRequest) -> Model:
     return WrappedModel(model, stream)
 
 
-_STATUS_EVENTS = (RetryScheduled, FailedOver, ErrorRaised, UsageReported)
-"""Events that are no part of an answer."""
-_CALLER_MISTAKES = (ConfigError, UsageError)
-"""Errors that the next model would raise as well."""
-
-
-def failover(*models: Model) -> Model:
-    """Make one model of several: when one fails before its answer has begun, the next one is asked.
-
-    Any exception of a model is a failure, unless the caller made a mistake (`ConfigError`, `UsageError`). A model whose
-    answer has begun is never replaced. Costs are counted at the highest price of all of them, so that a limit in money
-    applies whichever answers.
-    """
-    _check_models("failover", *models)
-
-    async def stream(request: Request) -> AsyncIterator[ModelEvent]:
-        failed: list[tuple[str, Exception]] = []
-        for place, model in enumerate(models):
-            begun, event = False, None
-            try:
-                async with open_stream(model, request) as events:
-                    async for event in events:
-                        begun = begun or not isinstance(event, _STATUS_EVENTS)
-                        yield event
-                _check_complete(model, event)
-                return
-            except _CALLER_MISTAKES:
-                raise
-            except Exception as error:
-                if begun:
-                    raise
-                failed.append((model_info(model).name, error))
-                if place + 1 < len(models):
-                    following = model_info(models[place + 1]).name
-                    yield FailedOver(model_info(model).name, following, type(error).__name__, error_message(error))
-        raise AllModelsFailed(tuple(failed)) from failed[-1][1]
-
-    info = msgspec.structs.replace(
-        model_info(models[0]), price=_highest_price([model_info(model).price for model in models])
-    )
-    return WrappedModel(info, stream)
-
-
-def _highest_price(prices: Sequence[Price | None]) -> Price | None:
-    """Return a price with the highest of each rate; `None` when one of the prices is unknown."""
-    known = [price for price in prices if price is not None]
-    if len(known) < len(prices):
-        return None
-    return Price(
-        input_usd=max(price.input_usd for price in known),
-        output_usd=max(price.output_usd for price in known),
-        cache_read_usd=max(price.read_usd for price in known),
-        cache_write_usd=max(price.write_usd for price in known),
-    )
-
-
-def _check_models(name: str, *models: object) -> None:
+def check_models(name: str, *models: object) -> None:
+    """Raise `ConfigError` unless all these arguments of a wrapper are models, and there is at least one."""
     if not models:
         message = f"{name}() needs at least one model"
         raise ConfigError(message)
@@ -294,7 +236,8 @@ def _raise_empty_reply(model: Model) -> NoReturn:
     raise EmptyReply(f"{model_info(model).name} answered with neither text nor calls")
 
 
-def _check_complete(model: Model, last: ModelEvent | None) -> None:
+def check_complete(model: Model, last: ModelEvent | None) -> None:
+    """Raise `ReplyCutOff` unless this is the last event of a complete answer."""
     if type(last) is not ReplyFinished:
         raise ReplyCutOff(_describe_cut_off(model))
 
@@ -331,19 +274,49 @@ def around(tool: Tool[..., Any], wrapper: ToolWrapper) -> Tool[..., Any]:
     inner, receiver = tool.call, tool.receiver
 
     async def call(arguments: Arguments, context: ToolContext[Any]) -> Any:
-        shown = {name: value for name, value in arguments.items() if name != receiver}
-        if not context.is_approved:
-            answer = wrapper(lambda: inner(arguments, context), shown, context)
-            return await answer if isawaitable(answer) else answer
-        approved = deepcopy(shown)  # neither the wrapper nor an earlier try can change what was approved
+        given = {name: value for name, value in arguments.items() if name != receiver}
+        shown = tool.parameters.add_defaults(given)
+        # neither the wrapper nor an earlier try can change what was approved
+        approved = deepcopy(given) if context.is_approved else None
+        labels: list[str] = []
 
-        def call_next() -> Awaitable[Any]:
-            return inner({**arguments, **deepcopy(approved)}, context)
+        async def call_next() -> Any:
+            passed = arguments if approved is None else {**arguments, **deepcopy(approved)}
+            value = await inner(passed, context)
+            if isinstance(value, (ToolOutput, ToolResult)):
+                labels.extend(sanitize_labels(value.labels))
+            return value
 
         answer = wrapper(call_next, shown, context)
-        return await answer if isawaitable(answer) else answer
+        return _add_labels(await answer if isawaitable(answer) else answer, labels)
 
     return msgspec.structs.replace(tool, call=call)
+
+
+def _add_labels(value: Any, labels: Sequence[str]) -> Any:
+    """Return a value of a wrapper with the labels of what it has got: no wrapper takes any away."""
+    if not labels:
+        return value
+    output = value if isinstance(value, (ToolOutput, ToolResult)) else ToolOutput(value)
+    return msgspec.structs.replace(output, labels=merge_labels(sanitize_labels(output.labels), labels))
+
+
+def labelled(tool: Tool[..., Any], list_labels: Callable[[ToolContext[Any]], Sequence[str]]) -> Tool[..., Any]:
+    """Wrap a tool so that `list_labels(context)`, asked after each call, adds labels to its result, also an error."""
+    _check_tool("labelled", tool, list_labels)
+
+    async def add_labels(call_next: CallNext, _arguments: Arguments, context: ToolContext[Any]) -> Any:
+        try:
+            value = await call_next()
+        except BaseException:
+            context.label_result(sanitize_labels(list_labels(context)))
+            raise
+        if not (labels := list_labels(context)):
+            return value
+        output = value if isinstance(value, (ToolOutput, ToolResult)) else ToolOutput(value)
+        return msgspec.structs.replace(output, labels=merge_labels(output.labels, labels))
+
+    return around(tool, add_labels)
 
 
 def timed(tool: Tool[..., Any], seconds: float) -> Tool[..., Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from .finished_run_steps import RunStep, ToolCallRecord
+    from .fold import State
 
     T = TypeVarWithDefault("T", default=Any)
 else:
@@ -34,12 +35,13 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     reason: str = ""
     """Reason of a status: `max_turns`, `token_budget`, `max_cost`, `budget`, `timeout`,
     `max_tool_calls`, `stop_condition`, `terminated`, `repeat`, `mistakes`, `length`, `content_filter`, the name of an
-    error, … A `done` run has one only if its model was told to conclude, without tools: `budget`.
+    error, … A `done` run has one only if its model was told to conclude, without tools (`budget`), or if its engine
+    could not review, revise or continue the answer: `not_reviewed`, `not_revised`, `not_finished`.
     """
     text: str = ""
-    """Text of the last message of the model."""
+    """Text of the last message of the model, or of what its engine has instead of an answer."""
     message: Message | None = None
-    """Last message of the model; the part received, when it was cut off."""
+    """Last message of the model or its engine; the part received, when it was cut off."""
     new_messages: Sequence[Message] = ()
     """Messages that this run added to the conversation, the prompt included."""
     messages: Sequence[Message] = ()
@@ -63,18 +65,28 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     session_usage: Usage = Usage()
     """Tokens used by all runs of the session so far, this one included."""
     entries: Sequence[Entry] = ()
-    """Entries that this run has stored in the log, in order, with their times; those of subagents are not included."""
+    """Entries that this run has stored in the log, in order, with their times. Those of the private runs of its engine
+    are included, and those of subagents are not: `session.read_run` has them.
+    """
+    labels: Sequence[str] = ()
+    """Labels of all that the model has seen. With `private` and `untrusted`, load no image or link of the answer: its
+    address may carry private data.
+    """
 
     @property
     def steps(self) -> "list[RunStep]":
-        """The turns of the run: each reply of the model with its time, and its tool calls with their results."""
+        """The turns of the run and of its engine's private runs: each reply with its time, tool calls and results."""
         from .finished_run_steps import list_run_steps  # imported at first use: most callers want the answer
 
         return list_run_steps(self.entries)
 
     @property
     def tool_calls(self) -> "list[ToolCallRecord]":
-        """The tool calls of the run in the order of the calls, each with its arguments, result and times."""
+        """The tool calls of the run, each with its arguments, result and times, in the order of the turns.
+
+        Calls of a program (code mode), of an engine (`run.call_tool`) and of private runs are among them. Of a subagent
+        there is the call that gave it its task.
+        """
         return [call for step in self.steps for call in step.tool_calls]
 
     @property
@@ -140,6 +152,25 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
             yield "cost_usd", f"{self.cost_usd:.6g}"
         if self.session_id:
             yield "session_id", short_repr(self.session_id, SHOWN)
+
+
+def select_run_entries(entries: Sequence[Entry], run_id: str) -> list[Entry]:
+    """Return the entries of a run and of the private runs of its engine, without those of subagents."""
+    ids = {run_id}
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, RunStarted) and event.private and event.run_id == f"{run_id}/{event.input_id}":
+            ids.add(event.run_id)
+    return [each for each in entries if each.event.run_id in ids]
+
+
+def select_own_entries(entries: Sequence[Entry], state: "State") -> list[Entry]:
+    """Return those of the entries which a run has just stored that are its own or those of its private runs.
+
+    A run also stores how its subagents begin and, if it has to, how they end.
+    """
+    own = {state.path, *[path for path, child in state.children.items() if child.is_private]}
+    return [each for each in entries if each.event.path in own]
 
 
 class _Shown(str):

@@ -34,6 +34,8 @@ class PathTarget(Struct, frozen=True, tag_field="kind", tag="path"):
     """The absolute path, without links and `..`; it need not exist."""
     root: str
     """The absolute path of the folder that relative patterns begin at."""
+    caution: str = ""
+    """Why a person is asked before this file is changed, whatever the rules allow; empty for most files."""
 
     @classmethod
     def of(cls, path: "str | os.PathLike[str]", root: "str | os.PathLike[str]" = ".") -> "PathTarget":

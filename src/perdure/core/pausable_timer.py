@@ -30,6 +30,11 @@ class PausableTimer:
         self._is_over = False
         self._start()
 
+    @property
+    def seconds_left(self) -> float:
+        """The seconds until it calls the function, without those in which it is paused."""
+        return self._left if self._pauses else self._left - (self._clock.monotonic() - self._since)
+
     def pause(self) -> None:
         """Stop counting until `go_on` is called as often as this."""
         self._pauses += 1

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from . import argument_checks
 from .approval_binding import ApprovalBinding
+from .command_target import NAMED_ACTIONS
 from .error import ConfigError
 from .event import GrantRevoked, PermissionDecided, Scope
 from .permission_request import SCOPES, WIDTHS, Covers, PermissionRequest, Verdict, build_permission_decided_event
@@ -146,7 +147,7 @@ class Grant(Struct, frozen=True, omit_defaults=True):
         """Return True if the grant applies to this call."""
         return (
             self.tool == request.tool
-            and self.action in {"*", request.action}
+            and self._covers_action(request.action)
             and self._holds_in(request)
             and self._is_bound_to(request.binding)
             and self._covers_target(request)
@@ -156,6 +157,11 @@ class Grant(Struct, frozen=True, omit_defaults=True):
     def holds_in_all_sessions(self) -> bool:
         """True if the grant is not for one session or run alone."""
         return self.scope == "forever" and not self.session_id
+
+    def _covers_action(self, action: str) -> bool:
+        """Return True if the grant is about an action; one that allows is about the network only by that name."""
+        is_any = self.action == "*" and not (self.allow and action in NAMED_ACTIONS)
+        return is_any or self.action == action
 
     def _holds_in(self, request: PermissionRequest) -> bool:
         if self.holds_in_all_sessions:

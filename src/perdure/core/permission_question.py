@@ -17,6 +17,7 @@ from .permission_grants import check_grant_pattern, list_offers, make_grant
 from .permission_request import EXPIRED, NO_ANSWER, NO_ONE_TO_ASK, PermissionRequest, Verdict, complete_verdicts
 from .permissions import later
 from .question import EXPIRED_SOURCE, ask_and_store_answer, find_asked_question
+from .steady_time import get_steady_time
 from .thread_safe_msgspec import convert
 from .unsuccessful_results import CONTAINED_ERRORS, RunSuspended, describe_error
 
@@ -38,7 +39,7 @@ async def ask_permission(
     question = find_asked_question(run, "permission", calls)
     if question is None:
         await _withdraw_outdated(run, requests)
-        expires_at = None if gate.expires_seconds is None else run.clock.now() + gate.expires_seconds
+        expires_at = None if gate.expires_seconds is None else get_steady_time(run.clock) + gate.expires_seconds
         question = QuestionAsked(
             new_id(), "permission", _permission_text(requests), calls, expires_at, run_id=run.run_id, path=run.path
         )

@@ -11,7 +11,7 @@ from .approval_binding import NO_BINDING, ApprovalBinding
 from .error import ConfigError
 from .event import PermissionDecided, Scope
 from .misspelt_option_metaclass import StrictOptionsMeta
-from .permission_target import CommandTarget, Target, TextTarget, is_target_pattern
+from .permission_target import CommandTarget, PathTarget, Target, TextTarget, is_target_pattern
 from .provenance import has_private_and_untrusted_labels
 
 SCOPES = get_args(Scope)
@@ -66,7 +66,12 @@ class PermissionRequest(Struct, frozen=True):
     @property
     def note(self) -> str:
         """A note for the person who is asked, such as that there is no sandbox; or empty."""
-        return self.typed_target.note if isinstance(self.typed_target, CommandTarget) else ""
+        return self.typed_target.note if isinstance(self.typed_target, CommandTarget) else self.caution
+
+    @property
+    def caution(self) -> str:
+        """The reason why a person is asked whatever the rules allow: other programs trust the file; or empty."""
+        return self.typed_target.caution if isinstance(self.typed_target, PathTarget) else ""
 
     @property
     def reads_only(self) -> str:
@@ -139,7 +144,9 @@ def list_part_requests(request: PermissionRequest) -> list[PermissionRequest]:
         replace(
             request,
             target=str(part),
-            typed_target=CommandTarget(str(part), part.argv, (part,), root=target.root),
+            typed_target=CommandTarget(
+                str(part), part.argv, (part,), root=target.root, network=target.network, configures=target.configures
+            ),
             required=request.required and not part.reads_only,
             sends=request.sends and not part.reads_only,
             arguments_hash=request.arguments_hash if len(target.parts) == 1 else "",

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct
 
+from .command_target import NAMED_ACTIONS
 from .error import ConfigError
 from .permission_request import PermissionRequest
 from .permission_target import (
@@ -64,13 +65,19 @@ class Rule(Struct, frozen=True):
 
     def match(self, request: PermissionRequest) -> Match:
         """Return how the rule matches a call: allowing rules are read narrowly, denying and asking rules widely."""
-        if not (matches_text(request.tool, self.tool) and matches_text(request.action, self.action)):
+        if not (matches_text(request.tool, self.tool) and self._matches_action(request.action)):
             return "no"
         if self.when and not any(matches_text(label, self.when) for label in request.labels):
             return "no"
         if self.policy == "allow":
             return "yes" if matches_allow_rule(self.pattern, request.matched_target) else "no"
         return match_restricting_rule(self.pattern, request.matched_target, request.arguments)
+
+    def _matches_action(self, action: str) -> bool:
+        """Return True if the rule is about an action; the network has to be allowed by its name."""
+        if action not in NAMED_ACTIONS:
+            return matches_text(action, self.action)
+        return self.action == action if self.policy == "allow" else True
 
     def is_narrower(self, other: "Rule") -> bool:
         """Return True if every call that matches this rule matches the other, and not the reverse."""

@@ -186,13 +186,15 @@ class Permissions:
             return Explanation("deny", grant.reason or f"denied before, for {grant.scope}", rule, grant, beaten)
         if can_leak:
             return _explain_flow(request, rule, grant, beaten)
-        if decided.policy == "allow":
+        if decided.policy == "allow" and not request.caution:
             return Explanation("allow", f"allowed by the rule {rule}", rule, beaten=beaten)
-        if decided.policy is None and not request.required:
+        if decided.policy is None and not (request.required or request.caution):
             return Explanation("allow", request.reads_only or "the tool needs no permission")
         if grant is not None:
             return Explanation("allow", grant.reason or f"allowed before, for {grant.scope}", rule, grant, beaten)
-        why = TOOL_NEEDS_PERMISSION
+        why = request.caution or TOOL_NEEDS_PERMISSION
+        if decided.policy == "allow":
+            return Explanation("ask", why, rule, beaten=beaten)
         if decided.is_uncertain:
             why = f"it cannot be ruled out that the rule {rule} denies this"
         elif rule:

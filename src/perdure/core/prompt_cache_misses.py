@@ -116,7 +116,9 @@ def find_first_change(before: Request, after: Request) -> tuple[str, int]:
     first.
     """
     sent, sent_now = before.messages, after.messages
-    is_grown = type(sent) is MessagesSnapshot and type(sent_now) is MessagesSnapshot and sent_now.is_extension_of(sent)
+    is_grown = (
+        isinstance(sent, MessagesSnapshot) and isinstance(sent_now, MessagesSnapshot) and sent_now.is_extension_of(sent)
+    )
     if is_grown and before.tools is after.tools and before.instructions == after.instructions:
         return "", 0  # nearly always: the same transcript, grown
     kept = count_cacheable_messages(before.messages)

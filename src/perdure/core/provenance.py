@@ -34,6 +34,8 @@ UNTRUSTED_LABEL = "untrusted"
 """Label of results that anybody may have written: web pages, messages of others."""
 _PRIVATE_LABELS = frozenset({PRIVATE_LABEL, FILE_LABEL})
 _UNTRUSTED_LABELS = frozenset({UNTRUSTED_LABEL, IMPORTED_LABEL})
+TRIGGER_ORIGIN = "trigger"
+"""Origin of messages with the input of a trigger."""
 PERSONAL_ORIGINS = frozenset({"", "steering", "follow_up"})
 """Origins of messages that a person wrote."""
 
@@ -43,7 +45,12 @@ def has_private_and_untrusted_labels(labels: Collection[str]) -> bool:
 
     Such text can make the model give the data away, with the next call that sends something out.
     """
-    return not _PRIVATE_LABELS.isdisjoint(labels) and not _UNTRUSTED_LABELS.isdisjoint(labels)
+    return not _PRIVATE_LABELS.isdisjoint(labels) and is_untrusted(labels)
+
+
+def is_untrusted(labels: Collection[str]) -> bool:
+    """Return True if labels say that others may have written the text."""
+    return not _UNTRUSTED_LABELS.isdisjoint(labels)
 
 
 def list_message_sources(message: Message) -> tuple[str, ...]:

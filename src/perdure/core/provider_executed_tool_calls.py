@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from .message import ToolCall
+from .provenance import UNTRUSTED_LABEL
 from .schema import build_parameters_from_json_schema
 from .tool import Arguments, Tool, ToolContext
 
@@ -24,6 +25,8 @@ def build_permission_only_tool(call: ToolCall) -> Tool[..., Any]:
         effect="read",
         permission=True,
         source="provider",
+        labels=(UNTRUSTED_LABEL,),  # what it finds comes with the reply
+        sends=True,
     )
 
 

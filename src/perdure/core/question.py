@@ -17,6 +17,7 @@ from .jsonable import replace_surrogates, to_text
 from .message import Status, Text, ToolCall, ToolResult
 from .pausable_timer import paused_timers
 from .run_mailbox import get_answer_post_id
+from .steady_time import get_steady_time
 from .store import Post
 from .unsuccessful_results import RunSuspended, build_interrupted_result
 
@@ -74,7 +75,7 @@ async def ask_slot_question(context: "ToolContext[Any]", asked: "Askable[Any]", 
             "slot",
             replace_surrogates(context.redact(asked.text)),
             calls,
-            None if timeout_seconds is None else run.clock.now() + timeout_seconds,
+            None if timeout_seconds is None else get_steady_time(run.clock) + timeout_seconds,
             asked.shown_as,
             context.redact(asked.input),
             asked.output,
@@ -148,7 +149,7 @@ async def _first_answer(
     posted = run.mailbox.wait_for_answer(question.ask_id)
     if (post := _posted_answer(run, question)) is not None:
         return _answer_in_post(post)
-    left = None if question.expires_at is None else question.expires_at - run.clock.now()
+    left = None if question.expires_at is None else question.expires_at - get_steady_time(run.clock)
     if left is not None and left <= 0:
         return EXPIRED_SOURCE, None, "", ""
     patience = None if handler is not None else patience_seconds

@@ -5,7 +5,8 @@ depend on it.
 """
 
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from . import argument_checks
 from .jsonable import replace_surrogates
@@ -15,11 +16,29 @@ if TYPE_CHECKING:
     from .run import Run
     from .run_function_types import Reminder
 
+PROJECT_SOURCE: Final = "program:project"
+"""Source of the files of a project, such as AGENTS.md."""
+_LABELS_KEY: Final = "perdure.request_labels"
+
 
 def build_reminder_messages(run: "Run") -> list[Message]:
     """Build one message from the text of all reminders of a run; return an empty list if there is none."""
     texts = [text for each in run.spec.reminders if (text := _call_reminder(run, each))]
     return [user(replace_surrogates("\n\n".join(texts)), origin="reminder")] if texts else []
+
+
+def label_requests(run: "Run", labels: Iterable[str], source: str) -> None:
+    """Give labels to all further requests of a run, for text in them that is not in the log, such as a reminder."""
+    run.scratch.setdefault(_LABELS_KEY, {}).update(dict.fromkeys(labels, source))
+
+
+def find_unlogged_labels(run: "Run") -> dict[str, str]:
+    """Return the labels of text that is sent with a request and is not in the log, each with its source.
+
+    Those that the session has already are left out.
+    """
+    told = {**dict.fromkeys(run.spec.project_labels, PROJECT_SOURCE), **run.scratch.get(_LABELS_KEY, {})}
+    return {label: source for label, source in told.items() if label not in run.state.labels}
 
 
 def _call_reminder(run: "Run", reminder: "Reminder") -> str | None:

@@ -31,12 +31,12 @@ from .fold import State
 from .inbox import build_inbox_reminder
 from .jsonable import error_message, to_jsonable
 from .message import Message, StopReason, ToolResult, Usage, user
-from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
+from .model import Model, Request, ToolSpec, model_info
 from .model_without_limit_checks import get_model_without_limit_checks
-from .outcome import Outcome, OutcomeStatus
+from .outcome import Outcome, OutcomeStatus, select_own_entries
 from .pausable_timer import RUN_TIMER, PausableTimer
 from .prompt_cache_misses import describe_prefix_change, hash_instructions, hash_request_part
-from .reminders import build_reminder_messages
+from .reminders import build_reminder_messages, find_unlogged_labels
 from .run_cost import find_cost_usd
 from .run_function_types import (
     Accepted,
@@ -52,12 +52,12 @@ from .run_function_types import (
     get_engine_name,
 )
 from .run_spec import RunPlace, RunSpec
-from .stop_conditions import Limits, repeated_calls
+from .stop_conditions import KEPT_FOR_ANSWER, Limits, repeated_calls
 from .store import get_namespaced_session_id
 from .tool import Tool
 from .tool_selection import ToolSelection
 from .toolbox import Toolbox
-from .transcript import MessagesSnapshot
+from .transcript import CHARACTERS_PER_TOKEN, MessagesSnapshot, add_passing_messages
 
 if TYPE_CHECKING:
     from .added_tools import AddedTool, ToolScope
@@ -189,8 +189,8 @@ class Run:
         """The part of a reply that arrived before it was cut off."""
         self.simulates_crashes = False
         """True if appends raise `SimulatedCrash` wherever a run can be resumed (`PERDURE_ALWAYS_RESUME`, for tests)."""
-        self.entries: list[Entry] = []
-        """The entries that this run has stored, in order."""
+        self.entries: list[Entry] = place.parent.entries if place.is_private and place.parent is not None else []
+        """The entries that this run and its private runs have stored, in order: one list, which they share."""
         self.closing_events: list[Event] = []
         """Events that are stored together with the end of the run."""
         self.output: Any = None
@@ -400,10 +400,10 @@ class Run:
 
     def _apply_and_publish(self, entries: Sequence[Entry], applied: int = 0) -> None:
         """Apply stored entries to the state, except the first `applied` ones, which were held; then publish them."""
-        self.entries += entries
         new = entries[applied:] if applied else entries
         for entry in new:
             self.state.apply(entry.event)
+        self.entries += select_own_entries(entries, self.state) if self.state.children else entries
         for receiver in self.fanout.receivers:  # as `publish` does, without a call for each entry
             for entry in new:
                 receiver.push(entry)
@@ -484,14 +484,13 @@ class Run:
         )
 
     def _add_reminders(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return messages that are about to be sent with those that are never stored: after the assistant's own words,
-        about the inbox, and reminders.
-        """
+        """Add what is never stored to messages: words after the assistant's own, about the inbox, and reminders."""
         if (sent := self.state.transcript.sent_messages) and sent[-1].role == "assistant":
-            messages = [*messages, user(CONTINUE_TEXT, origin="reminder")]  # a host has spoken for the assistant
+            spoken_for = user(CONTINUE_TEXT, origin="reminder")  # a host has spoken for the assistant
+            messages = add_passing_messages(messages, spoken_for)
         if self.state.inbox and (waiting := build_inbox_reminder(self.state.inbox.values())) is not None:
-            messages = [*messages, waiting]
-        return [*messages, *build_reminder_messages(self)] if self.spec.reminders else messages
+            messages = add_passing_messages(messages, waiting)
+        return add_passing_messages(messages, *build_reminder_messages(self)) if self.spec.reminders else messages
 
     def begin_request(self, *, aside: bool = False) -> int:
         """Return the turn number of a request that is about to be sent. Raises `LimitExceeded` if a limit is reached.
@@ -528,8 +527,10 @@ class Run:
             self._settings,
             self.hash_prefix(request),
             len(request.messages),
-            estimated_tokens=estimate_input_tokens(request, self.prefix_tokens),
+            estimated_tokens=state.transcript.input_tokens.estimate(request.messages, self.prefix_tokens),
             price_usd=self.stored_price,
+            labels=tuple(unlogged := find_unlogged_labels(self)),
+            label_sources=tuple(dict.fromkeys(unlogged.values())),
             run_id=self.run_id,
             path=self.path,
         )
@@ -636,20 +637,20 @@ class Run:
         # `state.limit` is set once the model requests more calls than allowed; at exactly that many it may still answer
         return self.find_spent_limit() or state.reached_limit
 
-    def find_spent_limit(self) -> str:
+    def find_spent_limit(self, kept: float = 0.0) -> str:
         """Return the name of the token or cost limit that this run or a parent run has used up; empty if none.
 
         The input of requests in flight counts: of several subagents at work, those that would ask when the others have
-        already used up the limit do not.
+        already used up the limit do not. `kept` is the part of this run's limits that must be left.
         """
-        limits = self.options.limits
+        limits, most = self.options.limits, self.options.limits.max_cost_usd
         if limits.token_budget is not None:
             used = self.state.usage.total_tokens + self.state.unanswered_usage.total_tokens
-            if used >= limits.token_budget:
+            if used >= limits.token_budget * (1 - kept):
                 return "token_budget"
-        if limits.max_cost_usd is not None and (self.cost_usd or 0.0) + self._in_flight_usd() >= limits.max_cost_usd:
+        if most is not None and (self.cost_usd or 0.0) + self._in_flight_usd() >= most * (1 - kept):
             return "max_cost"
-        return "" if self.parent is None else self.parent.find_spent_limit()
+        return "" if self.parent is None else self.parent.find_spent_limit(KEPT_FOR_ANSWER if self.is_private else 0.0)
 
     def _in_flight_usd(self) -> float:
         """Return the estimated cost of the input of requests in flight, of this run and of its subagents."""
@@ -685,9 +686,7 @@ class Run:
             timer.cancel()
 
     def cancel(self, mode: CancelMode = "now") -> None:
-        """Ask the run to stop. Finished tool results are kept; every other tool call gets the result that it was
-        cancelled.
-        """
+        """Ask the run to stop. Finished tool results are kept; other calls get the result that they were cancelled."""
         self.cancel_mode = mode
         self.publish(CancelRequested(mode, run_id=self.run_id, path=self.path))
         if mode == "now" or (mode == "after_tools" and not (self.state.started_calls or self.children)):
@@ -791,6 +790,7 @@ class Run:
             questions=tuple(self._open_questions()) if status == "waiting" else (),
             session_usage=self.state.total_usage,
             entries=self.entries,
+            labels=tuple(self.state.labels),
         )
 
     def _open_questions(self) -> list[QuestionAsked]:

@@ -8,12 +8,13 @@ from msgspec import Struct
 
 from . import argument_checks
 from .error import ContextOverflow, ShuttingDown
-from .event import Event
+from .event import Event, PermissionDecided
 from .message import Message, ToolResult
 from .outcome import Outcome
 
 if TYPE_CHECKING:
     from .run import Run
+    from .store import Store
     from .toolbox import Toolbox
 
 CancelMode: TypeAlias = Literal["now", "after_tools", "after_turn"]
@@ -53,6 +54,10 @@ Reminder: TypeAlias = Callable[["Run"], "str | None"]
 """Returns text for the very end of one request, never stored: the place for information that changes all the time."""
 
 
+DecisionSealer: TypeAlias = Callable[[PermissionDecided, "Store"], PermissionDecided]
+"""Returns a decision that a store is about to keep with its seal, which proves later who wrote it."""
+
+
 class CompactFunction(Protocol):
     """Type of the function that shortens the conversation for the model, usually by a summary."""
 
@@ -76,7 +81,7 @@ class PrivateRunTask(Struct, frozen=True, kw_only=True, eq=False):
     """
 
     name: str
-    """Its name in the log, unique in the session: the last part of its path."""
+    """Its name in the log, unique in the run: the last part of its path."""
     prompt: str
     offers_tools: bool = False
     """True if the model may call the tools of the run."""

@@ -24,8 +24,8 @@ from .event import (
     MessageAdded,
     SlotClosed,
 )
-from .inbox import INBOX_POST, RECORD_POST, HostEvent, build_inbox_message, decode_host_event
-from .message import Message, check_labels
+from .inbox import INBOX_POST, RECORD_POST, HostEvent, build_inbox_message, decode_host_event, read_resolution_labels
+from .message import Message
 from .store import Post
 from .thread_safe_msgspec import convert
 
@@ -159,7 +159,7 @@ class Mailbox:
             self.follow_ups.append((post.id, convert(post.body, Message)))
         elif post.kind == INBOX_POST:
             item_id, response = str(post.body["item_id"]), post.body["response"]
-            resolved = InboxResolved(item_id, response, post.at, check_labels(post.body.get("labels", ())))
+            resolved = InboxResolved(item_id, response, post.at, read_resolution_labels(post))
             self.inbox_results.append((post.id, resolved))
         elif post.kind == SLOT_POST:
             self.log_only_events.append((post.id, _read_slot_closing(post)))
@@ -190,13 +190,31 @@ class Mailbox:
         `inbox_items` are those that the agents of the session wait for, `path` is the position of this agent.
         """
         names, messages = _drain_queue(self.steering, self.steering_mode) if self.steering else ([], [])
+        return self._add_results(messages, names, self._find_own_results(), inbox_items, path)
+
+    def _add_results(
+        self,
+        messages: list[Message],
+        names: list[str],
+        arrived: list[tuple[str, InboxResolved]],
+        inbox_items: Mapping[str, InboxAdded],
+        path: str,
+    ) -> Delivery:
+        """Return the delivery of messages, and of inbox results, which are removed."""
         events: list[Event] = [MessageAdded(each) for each in messages]
-        if arrived := self._find_own_results():
+        if arrived:
             self.inbox_results[:] = [each for each in self.inbox_results if each not in arrived]
             names += [name for name, _ in arrived]
             events += [resolved for _, resolved in arrived]
             events.append(MessageAdded(build_inbox_message(inbox_items, [resolved for _, resolved in arrived], path)))
         return events, names
+
+    def take_all(self, inbox_items: Mapping[str, InboxAdded]) -> Delivery:
+        """Remove and return all that is for the model: steering messages, follow-ups, and results of known items."""
+        names, messages = _drain_queue(self.steering, "all")
+        later_names, later_messages = _drain_queue(self.follow_ups, "all")
+        arrived = [each for each in self._find_own_results() if each[1].item_id in inbox_items]
+        return self._add_results(messages + later_messages, names + later_names, arrived, inbox_items, "")
 
     def drop_post(self, post_id: str) -> None:
         """Remove a post whose content the model gets in another way."""

@@ -13,6 +13,7 @@ from .prompt_cache_misses import PrefixComparer
 from .run_function_types import (
     BetweenTurns,
     CompactFunction,
+    DecisionSealer,
     HistoryProcessor,
     OutputValidator,
     PrivateRunBuilder,
@@ -69,11 +70,15 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     _model: Model
     """The model with all its wrappers, past the limits of the run: engines and tools get `Run.model`."""
     toolbox: Toolbox
+    seal_decision: "DecisionSealer"
+    """Seals the approvals that a store keeps."""
     instructions: str = ""
     """The system prompt."""
     gate: "Gate | None" = None
     project: str = ""
     """The root of the agent's project, which approvals are bound to; empty for the working folder of the process."""
+    project_labels: Sequence[str] = ()
+    """Labels of the instructions in the files of the project."""
     stop: StopCondition | None = None
     guardrails: Sequence[Guardrail] = ()
     output_validators: Sequence[OutputValidator] = ()
@@ -124,3 +129,5 @@ class RunPlace(Struct, frozen=True, kw_only=True, eq=False):
     """False if the agent's own gate decides alone, without that of the parent run."""
     redaction: RelatedRunsRedaction = field(default_factory=RelatedRunsRedaction)
     """The redaction that all runs of a session and its subagents share."""
+    budgets: Sequence[Budget] = ()
+    """The budgets of the session that gave the task: those of a background agent, and of all runs below it."""

@@ -21,6 +21,7 @@ from .argument_parsing import arguments_hash, parse_arguments
 from .error import ConfigError
 from .function_signature import NO_DEFAULT, Parameter, Signature, read_signature
 from .jsonable import short_repr
+from .schema_defaults import add_schema_defaults, has_defaults
 from .schema_definitions import (
     REF,
     JsonSchema,
@@ -57,6 +58,9 @@ __all__ = [
     "parse_arguments",
 ]
 
+MAX_CACHED_CHECKERS = 256
+"""The most compiled checkers of raw schemas that are kept."""
+
 _PathLike: Any = os.PathLike
 _fspath: Callable[[Any], Any] = os.fspath
 
@@ -73,6 +77,10 @@ class Parameters(ABC):
     @abstractmethod
     def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Validate and convert a call's arguments; absent ones stay absent. Raises `Invalid` with every problem."""
+
+    @abstractmethod
+    def add_defaults(self, parsed: dict[str, Any]) -> dict[str, Any]:
+        """Return validated arguments with the defaults of absent ones, which whoever carries out the call uses."""
 
 
 def parameters_from_function(
@@ -143,10 +151,20 @@ def check_value(value: Any, schema: JsonSchema) -> None:
 
 
 def _make_checker(schema: JsonSchema, *, validate_formats: bool = False) -> "SchemaChecker":
-    """Compile a raw JSON Schema to a checker of values."""
+    """Return the checker of a raw JSON Schema, compiled once for all schemas with the same text."""
+    try:
+        text = msgspec.json.encode(schema)
+    except Exception as error:
+        message = f"a JSON Schema that is no JSON object cannot be checked ({error}): {short_repr(schema)}"
+        raise ConfigError(message) from error
+    return _compile_checker(text, validate_formats=validate_formats)
+
+
+@functools.lru_cache(maxsize=MAX_CACHED_CHECKERS)
+def _compile_checker(text: bytes, *, validate_formats: bool) -> "SchemaChecker":
     from .schema_checker import SchemaChecker  # at first use: for a quick start
 
-    return SchemaChecker(schema, validate_formats=validate_formats)
+    return SchemaChecker(msgspec.json.decode(text), validate_formats=validate_formats)
 
 
 class _Field(msgspec.Struct, frozen=True):
@@ -157,10 +175,11 @@ class _Field(msgspec.Struct, frozen=True):
 class _FunctionParameters(Parameters):
     """Parameters read from the signature of a function."""
 
-    __slots__ = ("_fields", "_hooked", "_size", "_struct")
+    __slots__ = ("_defaults", "_fields", "_hooked", "_is_prepared", "_size", "_struct")
 
     def __init__(self, signature: Signature) -> None:
         self._fields: dict[str, _Field] = {}
+        self._defaults = {each.name: each.default for each in signature.parameters if each.default is not NO_DEFAULT}
         properties: JsonSchema = {}
         definitions: JsonSchema = {}
         for parameter in signature.parameters:
@@ -177,14 +196,16 @@ class _FunctionParameters(Parameters):
         self._hooked = any(
             isinstance(field.reader, _MsgspecConverter) and field.reader.needs_hook for field in self._fields.values()
         )
-        self._struct = _make_arguments_struct(self._fields)
-        if self._struct is not None:
-            prepare_type(self._struct)
+        self._struct: type[msgspec.Struct] | None = None
+        """The struct that converts all arguments at once; made for the first call, as most tools are never called."""
+        self._is_prepared = False
         required = [name for name, field in self._fields.items() if field.required]
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         super().__init__(add_definitions(schema, definitions))
 
     def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not self._is_prepared:
+            self._prepare()
         if self._struct is None:
             return self._parse_each(arguments)
         try:
@@ -198,6 +219,17 @@ class _FunctionParameters(Parameters):
         if len(arguments) == self._size:
             return asdict(parsed)
         return {name: getattr(parsed, name) for name in arguments}
+
+    def _prepare(self) -> None:
+        struct = _make_arguments_struct(self._fields)
+        if struct is not None:
+            prepare_type(struct)  # before others see it: a call on another thread may be the first one too
+        self._struct = struct
+        self._is_prepared = True
+
+    def add_defaults(self, parsed: dict[str, Any]) -> dict[str, Any]:
+        # Those that were written come first: people read them in this order.
+        return parsed if len(parsed) == self._size else {**parsed, **self._defaults, **parsed}
 
     def _parse_each(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Validate each argument separately, so that every problem is found."""
@@ -226,11 +258,12 @@ class _FunctionParameters(Parameters):
 class _SchemaParameters(Parameters):
     """Parameters described by a raw JSON Schema."""
 
-    __slots__ = ("_checker",)
+    __slots__ = ("_checker", "_has_defaults")
 
     def __init__(self, json_schema: JsonSchema) -> None:
         super().__init__(json_schema)
         self._checker = _make_checker(json_schema)
+        self._has_defaults = has_defaults(json_schema)
 
     def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -240,6 +273,9 @@ class _SchemaParameters(Parameters):
         if problems:
             raise Invalid(problems)
         return arguments
+
+    def add_defaults(self, parsed: dict[str, Any]) -> dict[str, Any]:
+        return add_schema_defaults(self.json_schema, parsed) if self._has_defaults else parsed
 
 
 class _TypeConverter(Protocol):

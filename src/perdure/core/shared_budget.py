@@ -16,6 +16,7 @@ from .error import ConfigError, OutOfBudget
 from .event import FailedOver, ModelEvent, ReplyFinished, RetryScheduled, UsageReported
 from .message import Message, Usage, clamp_usage, user
 from .model import CONCLUDED_FOR, Model, Request, model_info
+from .transcript import MessagesSnapshot, add_passing_messages
 
 DEFAULT_OUTPUT_TOKENS = 4096
 """The longest answer that is requested when the settings do not set `max_output_tokens`."""
@@ -91,6 +92,11 @@ class Budget:
             self._open[id(reservation)] = reservation
             return reservation
 
+    def reserve_part(self, part: float) -> Reservation | None:
+        """Reserve a part of what is left, such as for an answer; return `None` if nothing is left."""
+        tokens, money = [0.0 if each == float("inf") else each * part for each in self.remaining()]
+        return self.reserve(int(tokens), money) if tokens > 0 or money > 0 else None
+
     def settle(self, reservation: Reservation, tokens: int, cost_usd: float) -> None:
         """Replace a reservation by the actual cost of its request. A second call changes nothing."""
         with self._lock:
@@ -135,9 +141,10 @@ def budgeted(model: Model, budget: Budget) -> Model:
     info = model_info(model)
     if budget.max_cost_usd is not None and info.price is None:
         raise ConfigError(f"a budget in money needs a model whose price is known, and {info.name!r} has none")
+    gauge = MaxInputTokenEstimate()
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
-        planned, reservation = _plan_request(model, budget, request)
+        planned, reservation = _plan_request(model, budget, request, gauge)
         usage: Usage | None = None
         began = False
         is_last = bool(planned.messages) and planned.messages[-1] is _WRAP_UP_MESSAGE
@@ -193,18 +200,18 @@ def _out_of_budget_error(model: Model, budget: Budget) -> OutOfBudget:
     return OutOfBudget(f"{reason}: give it a larger Budget(…)")
 
 
-def _plan_request(model: Model, budget: Budget, request: Request) -> tuple[Request, Reservation]:
+def _plan_request(
+    model: Model, budget: Budget, request: Request, gauge: "MaxInputTokenEstimate"
+) -> tuple[Request, Reservation]:
     """Return the request to send and its reservation; if only one more fits the budget, it has no tools and a shorter
     answer.
     """
-    reading = estimate_max_input_tokens(request) + _count_bytes(
-        [_WRAP_UP_MESSAGE]
-    )  # in case it turns out to be the last one
+    reading = gauge.estimate(request) + _count_bytes([_WRAP_UP_MESSAGE])  # in case it turns out to be the last one
     wanted = request.settings.max_output_tokens or DEFAULT_OUTPUT_TOKENS
     reservation = budget.reserve(*_max_cost(model, reading, wanted))
     if reservation is None:
         last = _as_last_request(request)
-        reading = estimate_max_input_tokens(last)
+        reading = gauge.estimate(last)
         wanted = min(wanted, _affordable_output_tokens(model, budget, reading))
         reservation = budget.reserve(*_max_cost(model, reading, wanted)) if wanted >= MIN_OUTPUT_TOKENS else None
         if reservation is None:
@@ -218,7 +225,7 @@ def _plan_request(model: Model, budget: Budget, request: Request) -> tuple[Reque
 
 def _as_last_request(request: Request) -> Request:
     """Return the request without tools, and with a note (never stored) that this is the model's last turn."""
-    return msgspec.structs.replace(request, tools=(), messages=[*request.messages, _WRAP_UP_MESSAGE])
+    return msgspec.structs.replace(request, tools=(), messages=add_passing_messages(request.messages, _WRAP_UP_MESSAGE))
 
 
 _WRAP_UP_MESSAGE = user(WRAP_UP, origin="budget")
@@ -244,19 +251,63 @@ def _affordable_output_tokens(model: Model, budget: Budget, reading: int) -> int
     return int(max(0.0, min(most, DEFAULT_OUTPUT_TOKENS)))
 
 
+class _Reading(Struct, frozen=True):
+    """What the messages of a request are, in tokens at most: what a provider has counted, and what has come since."""
+
+    counted: int | None = None
+    """The tokens of the last answer that a provider has counted, with everything before it."""
+    since: int = 0
+    """The tokens of the messages since then."""
+
+
+_NOTHING_READ = _Reading()
+
+
+class MaxInputTokenEstimate:
+    """Upper bounds of the input tokens of the requests of one conversation. Each of its messages is counted once."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: tuple[MessagesSnapshot, _Reading] | None = None
+
+    def estimate(self, request: Request) -> int:
+        """Estimate an upper bound of the input tokens of a request, as `estimate_max_input_tokens` does."""
+        messages, known = request.messages, self._known
+        if not isinstance(messages, MessagesSnapshot):
+            return estimate_max_input_tokens(request)
+        length, first, reading = messages.shared_length, 0, _NOTHING_READ
+        if known is not None and messages.is_extension_of(known[0]):
+            first, reading = known[0].shared_length, known[1]
+        reading = _read_on(reading, messages[first:length])
+        self._known = messages, reading
+        return _add_up(_read_on(reading, messages[length:]), request)
+
+
 def estimate_max_input_tokens(request: Request) -> int:
     """Estimate an upper bound of the input tokens of a request.
 
     The provider has counted the model's last answer, with everything before it. The messages since then are counted
     here, one token for each byte: no token is shorter.
     """
-    messages = request.messages
+    return _add_up(_read_on(_NOTHING_READ, request.messages), request)
+
+
+def _read_on(before: _Reading, messages: Sequence[Message]) -> _Reading:
+    """Return a reading with the messages that come after it."""
     for place in range(len(messages) - 1, -1, -1):
         usage = messages[place].usage
         if usage is not None and usage.precision == "exact" and usage.input_tokens:
-            return usage.total_tokens + _count_bytes(messages[place + 1 :]) + OVERHEAD_TOKENS
-    beside = len(msgspec.json.encode((request.instructions, request.tools)))
-    return beside + _count_bytes(messages) + OVERHEAD_TOKENS
+            return _Reading(usage.total_tokens, _count_bytes(messages[place + 1 :]))
+    return _Reading(before.counted, before.since + _count_bytes(messages))
+
+
+def _add_up(reading: _Reading, request: Request) -> int:
+    """Return the tokens of a whole request; what a provider has counted has its instructions and tools in it."""
+    counted = reading.counted
+    if counted is None:
+        counted = len(msgspec.json.encode((request.instructions, request.tools)))
+    return counted + reading.since + OVERHEAD_TOKENS
 
 
 def _count_bytes(messages: Sequence[Message]) -> int:

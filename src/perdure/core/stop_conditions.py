@@ -7,21 +7,40 @@ The loop calls them at fixed points. None of them raises to end a run: each end 
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeAlias
+from enum import IntEnum
+from typing import Any, Final, TypeAlias, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from . import argument_checks
 from .error import ConfigError
 from .message import Message, ToolCall, ToolResult
 from .misspelt_option_metaclass import StrictOptionsMeta
 
+KEPT_FOR_ANSWER: Final = 0.2
+"""The part of a run's tokens, money and time that private runs of its engine leave for the answer."""
+
+
+class DefaultLimit(IntEnum):
+    """A limit that nobody has set. It counts as its number, and yields to one that is set: see `merge_limits`."""
+
+    MAX_TURNS = 50
+    MAX_CALLS_PER_REPLY = 128
+    MAX_PARALLEL_TOOLS = 8
+
+    __repr__ = int.__repr__
+
 
 class Limits(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):
-    """The limits of a run. `None` is no limit. Reaching one ends the run with status `limit`."""
+    """The limits of a run. `None` is no limit. Reaching one ends the run with status `limit`.
 
-    max_turns: int | None = 50
-    """Replies of the model."""
+    Given to one run, they are merged with those of its agent: a limit that they do not set is the agent's. On money,
+    tokens, time and tools, the stricter of both holds, unless `widens` names it.
+    """
+
+    max_turns: int | None = DefaultLimit.MAX_TURNS
+    """Replies of the model: 50, if nobody sets a number."""
     token_budget: int | None = None
     """Input and output tokens of the whole run."""
     max_cost_usd: float | None = None
@@ -29,21 +48,27 @@ class Limits(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):
     timeout_seconds: float | None = None
     """Wall-clock time of the run, without the time in which it waits for an answer to a question."""
     max_tool_calls: int | None = None
-    """Calls that are carried out. The model may still answer from their results; requesting more ends the run."""
-    max_calls_per_reply: int | None = 128
-    """Calls of one reply that are carried out. The others get an error result that says so, and the run goes on."""
-    max_parallel_tools: int = 8
-    """Calls of one reply that run at the same time."""
+    """Calls that are carried out. A call beyond them is refused, and the model may answer; another one ends the run."""
+    max_calls_per_reply: int | None = DefaultLimit.MAX_CALLS_PER_REPLY
+    """Calls of one reply that are carried out: 128, if nobody sets a number. The others get an error result that says
+    so, and the run goes on."""
+    max_parallel_tools: int = DefaultLimit.MAX_PARALLEL_TOOLS
+    """Calls of one reply that run at the same time: 8, if nobody sets a number."""
     tool_timeout_seconds: float | None = None
     """Timeout of each call of a tool that sets none; the time in which a call waits for an answer does not count."""
     allowed_tools: tuple[str, ...] | None = None
     """The names of the only tools that are offered and run."""
+    widens: tuple[str, ...] = ()
+    """For one run: the names of those limits here that hold in place of the agent's, also where they allow more."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name == "allowed_tools":
                 _check_names(value)
+            elif name == "widens":
+                if value:
+                    _check_limit_names(value)
             elif value is not None or name == "max_parallel_tools":
                 _check_amount(name, value)
 
@@ -60,6 +85,46 @@ def _check_names(names: tuple[str, ...] | None) -> None:
     if names is not None and not (isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)):
         message = f"Limits(allowed_tools={names!r}): give the names of tools, such as ('shell',), or None for all"
         raise ConfigError(message)
+
+
+def _check_limit_names(names: object) -> None:
+    known = [name for name in Limits.__struct_fields__ if name != "widens"]
+    if isinstance(names, (tuple, list)):
+        given = cast("Sequence[object]", names)
+        unknown = next((each for each in given if each not in known), None)
+        if unknown is None:
+            return
+        near = argument_checks.suggest_name(unknown, known) if isinstance(unknown, str) else ""
+        raise ConfigError(
+            f"Limits(widens={names!r}): there is no limit {unknown!r}: {near}known are {', '.join(known)}"
+        )
+    raise ConfigError(f"Limits(widens={names!r}): give the names of limits, such as ('max_cost_usd',)")
+
+
+_NARROWED: Final = ("token_budget", "max_cost_usd", "timeout_seconds", "max_tool_calls", "tool_timeout_seconds")
+"""Limits that protect: of two that are merged, the lower one holds."""
+_CHOSEN: Final = ("max_turns", "max_calls_per_reply", "max_parallel_tools")
+"""Limits on how the work is done: of two that are merged, the later one holds, if it was set."""
+
+
+def merge_limits(limits: Limits, later: Limits) -> Limits:
+    """Return limits with later ones, such as those for one run, merged into them field by field.
+
+    On money, tokens, time and tools the stricter of both holds; on turns and calls the later one, if it is set. Those
+    that `later.widens` names hold as they are.
+    """
+    changes = {name: _lower(getattr(limits, name), getattr(later, name)) for name in _NARROWED}
+    changes |= {name: value for name in _CHOSEN if not isinstance(value := getattr(later, name), DefaultLimit)}
+    if limits.allowed_tools is None:
+        changes["allowed_tools"] = later.allowed_tools
+    elif later.allowed_tools is not None:
+        changes["allowed_tools"] = tuple([each for each in limits.allowed_tools if each in later.allowed_tools])
+    changes |= {name: getattr(later, name) for name in later.widens}
+    return replace(limits, **changes, widens=tuple(dict.fromkeys([*limits.widens, *later.widens])))
+
+
+def _lower(one: Any, other: Any) -> Any:
+    return other if one is None or (other is not None and other < one) else one
 
 
 class Step(Struct, frozen=True):

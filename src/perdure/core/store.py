@@ -175,10 +175,11 @@ class Store(Protocol):
     ) -> list[InterruptedSession]:
         """Return the sessions whose last run can continue and that no living process drives, the longest idle first.
 
-        These are runs that were cut off, tasks of background agents that have not begun, and waiting runs that have
-        posts (perhaps an answer), or whose `due_at` has passed at the time `now`, by default that of the store. With
-        `include_posts`, sessions whose last run is over and that have posts are listed too. A fork is listed only once
-        a run was begun in it: the run it was cut from is that of the original session.
+        These are runs that were cut off, tasks of background agents that have not begun, or whose end was not reported
+        to the session that gave them, and waiting runs that have posts (perhaps an answer), or whose `due_at` has
+        passed at the time `now`, by default that of the store. With `include_posts`, sessions whose last run is over
+        and that have posts are listed too. A fork is listed only once a run was begun in it: the run it was cut from is
+        that of the original session.
 
         The progress of the last run is recorded with each append (`find_last_run_progress`), so this reads no logs.
         """

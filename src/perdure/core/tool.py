@@ -33,7 +33,8 @@ from . import argument_checks, schema
 from .docstring import parse_clean_docstring
 from .error import ConfigError
 from .function_signature import read_signature
-from .message import ToolCall, ToolResult, check_labels
+from .jsonable import to_text
+from .message import MAX_LABEL_LENGTH, ToolCall, ToolResult, check_labels, merge_labels
 from .misspelt_option_metaclass import UnresolvedSignatureMeta
 from .model import ToolSpec
 from .thread_pool import THREAD_POOL
@@ -181,6 +182,11 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False, metacl
     agents: Sequence[Any] = ()
     """The agents that calls give tasks to, as far as they are known before a call: the secrets of their vaults are
     redacted from the first event of a session on.
+    """
+    is_of_the_runtime: bool = False
+    """True for a tool by which a run ends or changes its agent, made by the runtime: no gate is asked about it.
+
+    `@tool` has no such option, and a tool of yours that has the same name is like any other.
     """
     receiver: str | None = None
     """The `self` or `cls` parameter of a method that is not bound yet; `None` for functions and bound methods."""
@@ -505,3 +511,11 @@ def _options_to_fields(options: ToolOptions, parameters: schema.Parameters) -> d
         message = f"target={target.name!r} is not a parameter of the tool; there is {', '.join(map(repr, known))}"
         raise ConfigError(message)
     return {**options, "target": target.with_default(known.get(target.name, {}).get("default"))}
+
+
+def sanitize_labels(labels: Any) -> tuple[str, ...]:
+    """Convert the labels that a tool or hook has set to labels that can be stored; none is dropped."""
+    if not labels:
+        return ()
+    given = cast("Sequence[Any]", labels if isinstance(labels, (tuple, list)) else (labels,))
+    return merge_labels([to_text(each)[:MAX_LABEL_LENGTH] for each in given])

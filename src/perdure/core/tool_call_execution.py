@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from . import argument_checks
 from .argument_parsing import FrozenArguments, arguments_hash, encode_canonical_arguments
+from .checked_arguments import build_checked_arguments, describe_adjusted_arguments, has_containers
 from .error import EffectNotStarted, EffectUnknown, ToolError
 from .event import ToolStarted
 from .jsonable import replace_surrogates, to_jsonable, to_text
 from .message import (
-    MAX_LABEL_LENGTH,
     RESULT_TYPES,
     ResultPart,
     Status,
@@ -30,8 +30,9 @@ from .message import (
 )
 from .pausable_timer import PausableTimer
 from .provenance import has_private_and_untrusted_labels
+from .schema import Invalid
 from .store import wait_despite_cancel
-from .tool import REPEATABLE_EFFECTS, Arguments, Tool, ToolContext, ToolOutput
+from .tool import REPEATABLE_EFFECTS, Arguments, Tool, ToolContext, ToolOutput, sanitize_labels
 from .unsuccessful_results import (
     CONTAINED_ERRORS,
     RunSuspended,
@@ -70,8 +71,12 @@ class PreparedCall(Struct, eq=False):
     """Hash of the arguments that a verdict is bound to; empty when no permission is needed."""
     frozen: FrozenArguments | None = None
     """The arguments that a verdict is bound to, as bytes; `None` when no permission is needed."""
+    checked_arguments: Arguments | None = None
+    """The arguments that a verdict is about, defaults included; `None` when no permission is needed."""
     target: "Target | None" = None
     """The target of the call, once it was computed."""
+    labels: tuple[str, ...] = ()
+    """Labels of the result, beside those of the tool and those that its value has."""
     program: ToolContext[Any] | None = None
     """The context of the call whose program makes this one; `None` for any other call."""
 
@@ -83,7 +88,7 @@ class PreparedCall(Struct, eq=False):
         if isinstance(permission, bool):
             return permission
         try:
-            needed = permission(self.parsed_arguments)
+            needed = permission(self.tool.parameters.add_defaults(self.parsed_arguments))
             argument_checks.require_plain_return_type("permission", permission, needed, bool, "True or False")
         except Exception:  # noqa: BLE001 - when the tool cannot decide, a person has to be asked
             return True
@@ -93,10 +98,38 @@ class PreparedCall(Struct, eq=False):
         """Fix the arguments, so that those a person approves are those that run. Raises `Invalid` if encoding breaks
         them.
         """
+        before = self.parsed_arguments
         self.frozen = encode_canonical_arguments(self.arguments)
         self.arguments = self.frozen.thaw()
-        self.arguments_hash = arguments_hash(self.arguments)
         self.parsed_arguments = self.tool.parameters.parse(self.frozen.thaw())
+        checked = build_checked_arguments(self.tool, self.arguments, self.parsed_arguments)
+        self.arguments_hash = arguments_hash(checked)
+        if has_containers(checked):
+            first = build_checked_arguments(self.tool, self.arguments, before)
+            if checked != first:  # some default is made anew each time, such as a time
+                checked = self._fix_generated_values(first, checked)
+        self.checked_arguments = checked
+
+    def _fix_generated_values(self, first: Arguments, second: Arguments) -> Arguments:
+        """Make the function get the values that a default factory has made for the check; return these arguments.
+
+        What an approval is bound to does not have them: they are others in the process that goes on.
+        """
+        written = {
+            name: value if first.get(name) == second[name] else second[name] for name, value in self.arguments.items()
+        }
+        fixed = encode_canonical_arguments(written)
+        try:
+            parsed = self.tool.parameters.parse(fixed.thaw())
+            if build_checked_arguments(self.tool, self.arguments, parsed) == second:
+                self.frozen = fixed
+        except Invalid:
+            pass  # a type whose JSON is not what it is read from: its factory is called once more
+        stable = {
+            name: value if first.get(name) == value else self.arguments.get(name) for name, value in second.items()
+        }
+        self.arguments_hash = arguments_hash(stable)
+        return second
 
     def take_arguments(self) -> Arguments:
         """Return the arguments for the function; after an approval, decoded from the approved bytes."""
@@ -107,7 +140,8 @@ class PreparedCall(Struct, eq=False):
         if self.target is None and self.tool.target is not None:
             from .permission_target import to_target  # at first use: most tools declare no target
 
-            self.target = to_target(self.tool.target(self.take_arguments()), self.tool.target)
+            arguments = self.tool.parameters.add_defaults(self.take_arguments())
+            self.target = to_target(self.tool.target(arguments), self.tool.target)
         return self.target
 
     def build_intent(self, run: "Run") -> ToolStarted:
@@ -119,10 +153,24 @@ class PreparedCall(Struct, eq=False):
             run.idempotency_key(self.call.call_id),
             self.arguments_hash,
             self.attempts + 1,
-            "" if self.program is None else self.call.arguments,
+            "" if self.call.call_id in run.state.open_calls else self.call.arguments,
+            self._describe_adjusted_arguments(),
             run_id=run.run_id,
             path=run.path,
         )
+
+    def _describe_adjusted_arguments(self) -> str:
+        """Return the arguments that are not as the model wrote them, as JSON; empty if there are none, or if the call
+        only reads and needed no permission.
+        """
+        checked = self.checked_arguments
+        if checked is None:
+            if self.tool.effect == "read" or not self.tool.parameters.json_schema.get("properties"):
+                return ""
+            checked = build_checked_arguments(self.tool, self.arguments, self.parsed_arguments)
+        if checked == self.arguments:
+            return ""
+        return describe_adjusted_arguments(self.arguments, checked)
 
 
 async def run_call_with_deferred_intent(run: "Run", prepared: PreparedCall) -> ToolResult:
@@ -300,7 +348,9 @@ async def run_finish_hooks(run: "Run", prepared: PreparedCall, result: ToolResul
                 changed = await changed
             if changed is not None:
                 argument_checks.require_return_type("after", hook, changed, ToolResult, "a ToolResult, or nothing")
+                labels = result.labels  # which no hook takes away
                 result = sanitize_result(prepared.call, changed)
+                result = msgspec.structs.replace(result, labels=merge_labels(labels, result.labels))
     except CONTAINED_ERRORS as error:  # a hook may hide something: when it fails, nothing is shown
         if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, prepared):
             prepared.is_interrupted = True
@@ -308,9 +358,10 @@ async def run_finish_hooks(run: "Run", prepared: PreparedCall, result: ToolResul
                 prepared.call, Status.CANCELLED, _describe_cancel(run, "when this had just finished"), tool.effect
             )
         run.report_error(error, f"a finish hook of {tool.name!r}")
-        return build_error_result(
+        failed = build_error_result(
             prepared.call, f"the tool ran, but its result could not be processed: {describe_error(error)}"
         )
+        return msgspec.structs.replace(failed, labels=result.labels)
     needs_summary = tool.summary is not None and not result.summary and not result.is_error
     return await add_result_summary(run, prepared, result) if needs_summary else result
 
@@ -370,17 +421,9 @@ def sanitize_result(call: ToolCall, result: ToolResult) -> ToolResult:
     return ToolResult(call.call_id, call.name, content, status, render, summary, ended, preview, labels)
 
 
-def sanitize_labels(labels: Any) -> tuple[str, ...]:
-    """Convert the labels that a tool or hook has set to labels that can be stored; none is dropped."""
-    if not labels:
-        return ()
-    given = cast("Sequence[Any]", labels if isinstance(labels, (tuple, list)) else (labels,))
-    return merge_labels([to_text(each)[:MAX_LABEL_LENGTH] for each in given])
-
-
 def add_tool_labels(prepared: PreparedCall, result: ToolResult) -> ToolResult:
-    """Add the labels that a tool gives all its results to a result, even if it is an error or partial."""
-    return msgspec.structs.replace(result, labels=merge_labels(prepared.tool.labels, result.labels))
+    """Add the labels that a tool gives its results to a result, even if it is an error or partial."""
+    return msgspec.structs.replace(result, labels=merge_labels(prepared.tool.labels, prepared.labels, result.labels))
 
 
 def to_result_parts(value: Any) -> tuple[ResultPart, ...]:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from .approval_binding import ApprovalBinding, build_call_binding
-from .event import Event
+from .event import Event, PermissionDecided
 from .fold import State
 from .inherited_permission_gates import GateChainDecision, decide_by_gate
 from .jsonable import replace_surrogates, to_text
 from .message import ToolResult, merge_labels
 from .permission_question import ask_permission
 from .permission_request import NO_ONE_TO_ASK, PermissionRequest, Verdict, build_permission_decided_event
-from .permission_target import TextTarget, UncomputableTarget
+from .permission_target import CommandTarget, TextTarget, UncomputableTarget
 from .run import Run
 from .schema import Invalid, parse_arguments
 from .tool_call_execution import PreparedCall
@@ -35,6 +35,8 @@ async def filter_permitted(run: Run, prepared_calls: list[PreparedCall]) -> list
     refused: list[ToolResult] = []
     asked: list[tuple[PreparedCall, PermissionRequest]] = []
     for prepared in prepared_calls:
+        if prepared.tool.is_of_the_runtime:
+            continue  # it only says that the run ends, or who goes on
         try:
             request = build_permission_request(
                 prepared, run.session_id, run.run_id, build_call_binding(run, prepared.tool)
@@ -53,12 +55,20 @@ async def filter_permitted(run: Run, prepared_calls: list[PreparedCall]) -> list
     decisions: list[Event] = []
     answers = await ask_gate(run, [request for _, request in asked]) if asked else ()
     for (prepared, request), (verdict, level) in zip(asked, answers, strict=True):
-        decisions.append(build_permission_decided_event(request, verdict, run.path, level=level, at=run.clock.now()))
+        decision = build_permission_decided_event(request, verdict, run.path, level=level, at=run.clock.now())
+        decisions.append(decision if verdict.scope == "once" else _seal(run, decision))
         if not verdict.allow:
             refused.append(build_denied_result(prepared.call, verdict.reason))
     await store_results_without_running(run, refused, *decisions)
     no = {result.call_id for result in refused}
     return [prepared for prepared in prepared_calls if prepared.call.call_id not in no]
+
+
+def _seal(run: Run, decision: PermissionDecided) -> PermissionDecided:
+    """Return a decision that is remembered with its seal, made for what is stored of it."""
+    if (redactor := run.redaction.redactor) is not None:
+        decision = redactor.event(decision)
+    return run.spec.seal_decision(decision, run.log.store)
 
 
 def build_permission_request(
@@ -71,21 +81,23 @@ def build_permission_request(
         target = prepared.get_target()
     except Exception as error:  # noqa: BLE001 - without a target, a person has to look at the arguments
         target, required = UncomputableTarget(describe_error(error)), True
+    has_network = isinstance(target, CommandTarget) and target.network
+    named_action = target.named_action if isinstance(target, CommandTarget) else ""
     return PermissionRequest(
         prepared.call.call_id,
         prepared.tool.name,
-        prepared.tool.action or prepared.tool.name,
-        to_text(prepared.arguments)
+        named_action or prepared.tool.action or prepared.tool.name,
+        to_text(prepared.checked_arguments)
         if target is None or isinstance(target, UncomputableTarget)
         else replace_surrogates(str(target)),
-        prepared.arguments,
+        prepared.checked_arguments or {},
         prepared.arguments_hash,
         required,
         session_id,
         run_id,
         None if isinstance(target, TextTarget) else target,
         binding,
-        sends=prepared.tool.sends,
+        sends=prepared.tool.sends or has_network,
     )
 
 

@@ -6,14 +6,17 @@ Mistakes of the model are returned to it as results. Nothing here has an effect.
 import asyncio
 import inspect
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import islice
 from typing import Any
 
 from . import argument_checks
+from .checked_arguments import build_hook_arguments, take_changed_arguments
 from .content_limit import replace_oversized_result
 from .event import Event, LimitReached, ToolFinished
 from .interrupted_run_repair import build_withdrawals
 from .message import ToolCall, ToolResult
+from .program_call_id import find_program_call_id
 from .run import Run
 from .schema import Invalid, parse_arguments
 from .tool import Arguments, Skip, Tool
@@ -52,16 +55,27 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
             refused.append(prepared)
         elif (
             most is not None
+            and not prepared.tool.is_of_the_runtime
             and _is_uncounted(run, prepared)
             and counting.state.tool_calls + reserved + len(prepared_calls) >= most
         ):
             refused.append(build_call_limit_result(call, most))
-            over = (LimitReached("max_tool_calls", run_id=run.run_id, path=run.path),)
+            if _is_refused_again(run, refused[-1]):
+                over = (LimitReached("max_tool_calls", run_id=run.run_id, path=run.path),)
         else:
             prepared_calls.append(prepared)
     if refused:
         await store_results_without_running(run, refused, *over)
     return prepared_calls
+
+
+def _is_refused_again(run: Run, refusal: ToolResult) -> bool:
+    """Return True if a call beyond the limit of tool calls ends the run: not the first time, so that the model can
+    answer, but for the calls of an engine, which is not told otherwise.
+    """
+    if refusal.call_id not in run.state.open_calls and not find_program_call_id(refusal.call_id):
+        return True
+    return bool([each for each in run.state.latest_results if each.text == refusal.text])
 
 
 def _count_reserved_calls(run: Run, calls: Sequence[ToolCall]) -> int:
@@ -136,16 +150,17 @@ async def run_prepare_hooks(tool: Tool[..., Any], call: ToolCall) -> tuple[Argum
     """Run a tool's `prepare` hooks; return the arguments, as JSON and converted for the function, or a `Skip`."""
     arguments = parse_arguments(call.arguments)
     for hook in tool.prepare:
-        changed = hook(call, arguments)
+        shown = build_hook_arguments(tool, arguments)
+        given = deepcopy(shown)
+        changed = hook(call, given)
         if inspect.isawaitable(changed):
             changed = await changed
         if isinstance(changed, Skip):
             return changed
-        if changed is not None:
-            argument_checks.require_return_type(
-                "before", hook, changed, dict, "a dict of arguments, a Skip(…), or nothing"
-            )
-            arguments = changed
+        if changed is None:
+            changed = given  # which the hook may have changed
+        argument_checks.require_return_type("before", hook, changed, dict, "a dict of arguments, a Skip(…), or nothing")
+        arguments = take_changed_arguments(arguments, shown, changed)
     return validate_arguments(tool, arguments)
 
 

@@ -1,7 +1,7 @@
 """`ToolContext`: the services that a tool can use during a call, such as asking people, progress and stored values."""
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from . import argument_checks
@@ -9,7 +9,7 @@ from .clock_and_ids import new_id
 from .display_slot import Askable, ToolDisplaySlots
 from .event import RESERVED_PREFIXES, Event, InboxAdded, ValueKept
 from .jsonable import to_jsonable, to_text
-from .message import ToolResult
+from .message import ToolResult, merge_labels
 from .secret_redaction import StreamRedactor
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class ToolContext(Generic[D]):
             self.call_id,
             call.tool.name,
             call.tool.action or call.tool.name,
-            to_text(call.arguments) if target is None else str(target),
+            to_text(call.checked_arguments) if target is None else str(target),
             {},
             "",
             required=False,
@@ -143,6 +143,11 @@ class ToolContext(Generic[D]):
         from .inherited_permission_gates import has_path_restrictions
 
         return has_path_restrictions(self._run.gate)
+
+    def label_result(self, labels: Sequence[str]) -> None:
+        """Add labels to the result of this call, whatever it becomes: also the text of an error has them."""
+        if self._call is not None:
+            self._call.labels = merge_labels(self._call.labels, labels)
 
     @property
     def is_approved(self) -> bool:

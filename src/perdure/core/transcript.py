@@ -4,12 +4,16 @@ A transcript only grows. The view is the same list until something makes it shor
 short form of older results, the preview of a long one. Nothing is ever removed from the transcript itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, cast, overload
 
 from msgspec.structs import replace
 
 from .message import Message, Text, ToolResult
+
+CHARACTERS_PER_TOKEN = 4
+"""The average used to estimate tokens that no provider has counted."""
 
 
 class MessagesSnapshot(Sequence[Message]):
@@ -21,9 +25,21 @@ class MessagesSnapshot(Sequence[Message]):
         self._messages = messages
         self._length = len(messages)
 
+    @property
+    def shared_length(self) -> int:
+        """Number of messages that are those of the shared list."""
+        return self._length
+
     def is_extension_of(self, other: "MessagesSnapshot") -> bool:
-        """Return True if this is a snapshot of the same list as `other`, and at least as long."""
+        """Return True if this is a snapshot of the same list as `other`, and at least as long.
+
+        Messages of this request alone do not count.
+        """
         return self._messages is other._messages and self._length >= other._length  # noqa: SLF001 - same class
+
+    def with_passing(self, *passing: Message) -> "MessagesSnapshot":
+        """Return these messages followed by some of one request alone, without a copy of the shared list."""
+        return _SnapshotWithPassingMessages(self._messages, self._length, passing) if passing else self
 
     def __len__(self) -> int:
         return self._length
@@ -61,10 +77,102 @@ class MessagesSnapshot(Sequence[Message]):
         return f"View({list(self)!r})"
 
 
+class _SnapshotWithPassingMessages(MessagesSnapshot):
+    """A snapshot followed by messages that only this request has, such as reminders."""
+
+    __slots__ = ("_passing",)
+
+    def __init__(self, messages: list[Message], length: int, passing: tuple[Message, ...]) -> None:
+        self._messages = messages
+        self._length = length
+        self._passing = passing
+
+    def with_passing(self, *passing: Message) -> MessagesSnapshot:
+        return _SnapshotWithPassingMessages(self._messages, self._length, (*self._passing, *passing))
+
+    def __len__(self) -> int:
+        return self._length + len(self._passing)
+
+    def __iter__(self) -> Iterator[Message]:
+        return chain(super().__iter__(), self._passing)
+
+    def __reversed__(self) -> Iterator[Message]:
+        return chain(reversed(self._passing), super().__reversed__())
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        return self._messages[place] if place < self._length else self._passing[place - self._length]
+
+
+def add_passing_messages(messages: Sequence[Message], *passing: Message) -> Sequence[Message]:
+    """Return the messages of a request followed by some that are never stored."""
+    return messages.with_passing(*passing) if isinstance(messages, MessagesSnapshot) else [*messages, *passing]
+
+
+class InputTokenEstimate:
+    """Estimate of the input tokens of the requests of a session. Each message of its transcript is looked at once."""
+
+    __slots__ = ("_characters", "_reported", "_view")
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._view: MessagesSnapshot | None = None
+        self._reported: int | None = None
+        """The tokens that the provider has counted for the last reply, with everything before it."""
+        self._characters = 0
+        """The characters of the messages since then."""
+
+    def estimate(self, messages: Sequence[Message], prefix_tokens: int) -> int:
+        """Estimate the input tokens of a request; `prefix_tokens` are those of its instructions and tools."""
+        if not isinstance(messages, MessagesSnapshot):
+            return _estimate_whole(messages, prefix_tokens)
+        if self._view is None or not messages.is_extension_of(self._view):
+            self._begin()
+        first, self._view = 0 if self._view is None else self._view.shared_length, messages
+        for message in messages[first : messages.shared_length]:
+            counted = _get_reported_tokens(message)
+            if counted is None:
+                self._characters += count_characters((message,))
+            else:
+                self._reported, self._characters = counted, 0
+        characters = self._characters + count_characters(messages[messages.shared_length :])
+        return (prefix_tokens if self._reported is None else self._reported) + characters // CHARACTERS_PER_TOKEN
+
+
+def _estimate_whole(messages: Sequence[Message], prefix_tokens: int) -> int:
+    characters = 0
+    for message in reversed(messages):
+        counted = _get_reported_tokens(message)
+        if counted is not None:
+            return counted + characters // CHARACTERS_PER_TOKEN
+        characters += count_characters((message,))
+    return prefix_tokens + characters // CHARACTERS_PER_TOKEN
+
+
+def _get_reported_tokens(message: Message) -> int | None:
+    """Return the tokens that a provider has counted for a reply, with everything before it; None if it has not."""
+    usage = message.usage
+    return usage.input_tokens + usage.output_tokens if usage is not None and usage.input_tokens else None
+
+
+def count_characters(messages: Iterable[Message]) -> int:
+    """Return the number of characters of the texts and tool results in these messages."""
+    parts = [part for each in messages for part in each.parts]
+    return sum([len(part.text) for part in parts if type(part) is Text or type(part) is ToolResult])
+
+
 class Transcript:
     """All messages of a conversation, and the list that the model is sent, with summaries and short results."""
 
-    __slots__ = ("compacted_count", "messages", "sent_messages", "shortened_count", "summary")
+    __slots__ = ("compacted_count", "input_tokens", "messages", "sent_messages", "shortened_count", "summary")
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -77,6 +185,8 @@ class Transcript:
         """Number of messages that the summary replaces."""
         self.shortened_count = 0
         """Number of messages whose results are sent in their short form."""
+        self.input_tokens = InputTokenEstimate()
+        """Estimate of the tokens of the next request."""
 
     def add(self, message: Message) -> None:
         """Append a message."""

@@ -16,6 +16,8 @@ import msgspec
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
+from perdure.files.perdure_home import expand_user_path
+from perdure.files.runtime_files import trust_runtime_file
 
 from .isinstance_without_narrowing import is_a
 from .secret import Secret, check_secret_name, check_secret_value
@@ -31,14 +33,15 @@ _IS_POSIX = os.name == "posix"
 class FileVault:
     """A vault with the secrets in a file that only its owner can read (mode 0600). A missing file is an empty vault."""
 
-    __slots__ = ("_path", "_read", "_version")
+    __slots__ = ("__weakref__", "_path", "_read", "_version")
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         if not is_a(path, (str, os.PathLike)) or not os.fspath(path):
             argument_checks.raise_config_error("FileVault", "path", path, "give the path of a file")
-        self._path: str = os.path.expanduser(os.fspath(path))  # noqa: PTH111 - pathlib is slow to load
+        self._path: str = expand_user_path(os.fspath(path))
         self._version: tuple[int, ...] | None = None
         self._read: dict[str, Secret] = {}
+        trust_runtime_file(self, self._path, "file")
 
     def __repr__(self) -> str:
         return f"FileVault({self._path!r})"

@@ -14,6 +14,7 @@ from perdure.core.jsonable import to_jsonable, to_text
 from perdure.core.message import PART_TYPES, Media, Message, Thinking, ToolCall
 from perdure.core.tool import ToolOutput
 
+from .dumped_secret_finder import DumpedSecretFinder
 from .isinstance_without_narrowing import is_a, type_of
 from .obfuscated_secret_finder import ObfuscatedSecretFinder
 from .secret import MIN_SECRET_LENGTH
@@ -41,7 +42,7 @@ class FixedSecretsRedactor:
     be distinguished from ordinary text are ignored; vaults do not hand them out.
     """
 
-    __slots__ = ("_bytes", "_finder", "_is_json", "_is_number", "_names", "_scattered")
+    __slots__ = ("_bytes", "_dumped", "_finder", "_is_json", "_is_number", "_names", "_scattered")
 
     def __init__(self, values: Mapping[str, str] | Iterable[tuple[str, str]]) -> None:
         given = cast("Iterable[tuple[str, str]]", values.items() if isinstance(values, Mapping) else values)
@@ -50,9 +51,9 @@ class FixedSecretsRedactor:
         self._names = map_forms_to_names((name, list_secret_forms(value)) for name, value in pairs)
         starts = {value: least for _, value in pairs if (least := find_revealing_prefix_length(value)) is not None}
         self._finder = SecretFormFinder(self._names, starts)
-        self._scattered = ObfuscatedSecretFinder(
-            map_forms_to_names((name, list_unencoded_forms(value)) for name, value in pairs)
-        )
+        plain = map_forms_to_names((name, list_unencoded_forms(value)) for name, value in pairs)
+        self._scattered = ObfuscatedSecretFinder(plain)
+        self._dumped = DumpedSecretFinder(plain)
         self._bytes: SecretFormFinder | None = None
         self._is_number = any(_is_number(value) for _, value in pairs)
         self._is_json = any(value.lstrip()[:1] in {"{", "["} for _, value in pairs)
@@ -67,7 +68,7 @@ class FixedSecretsRedactor:
 
     def redact_text(self, text: str) -> str:
         """Return the text with all secrets replaced by placeholders."""
-        scattered = self._scattered.find_spans(text)
+        scattered = [*self._scattered.find_spans(text), *self._dumped.find_spans(text)]
         if not scattered:
             return self._finder.replace_forms(text)[0]
         return replace_spans(text, [*scattered, *self._finder.find_spans(text)])

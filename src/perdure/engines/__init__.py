@@ -7,11 +7,12 @@
 - `"autonomous"`: the model works until it calls a tool that says that it is done.
 - `"passthrough"`: one reply of the model, without tools.
 
-`register_engine` adds a name. All of them use the one loop of `perdure.core.loop`, and what they ask the model outside
-the conversation is a private run below a path in the log of the session.
+`register_engine` adds a name. All of them use the one loop, and what they ask the model outside the conversation
+is a private run below a path in the log of the session.
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perdure.core import argument_checks
@@ -42,8 +43,14 @@ __all__ = [
 EngineFactory: TypeAlias = Callable[[], Engine]
 """Builds an engine, for an agent that names it."""
 
-_BUILT_IN = ("autonomous", "chain_of_thought", "passthrough", "planner", "reflect")
-"""The engines that have a module each, which is imported at first use."""
+_BUILT_IN = {
+    "autonomous": "perdure.engines.autonomous_engine",
+    "chain_of_thought": "perdure.engines.chain_of_thought_engine",
+    "passthrough": "perdure.engines.passthrough_engine",
+    "planner": "perdure.engines.planner_engine",
+    "reflect": "perdure.engines.reflect_engine",
+}
+"""The module of each built-in engine, which is imported at its first use."""
 _factories: dict[str, EngineFactory] = {}
 """The engines that a program has registered."""
 
@@ -51,9 +58,7 @@ _factories: dict[str, EngineFactory] = {}
 def __getattr__(name: str) -> Any:
     if name not in _BUILT_IN:
         raise AttributeError(f"module 'perdure.engines' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{name}_engine", __name__), name)
+    value = getattr(import_module(_BUILT_IN[name]), name)
     globals()[name] = value  # so that the next use does not call this
     return value
 
@@ -98,7 +103,7 @@ def open_engine(spec: str | Engine) -> Engine:
             f"there is no engine {spec!r}: {near}known are {', '.join(list_engine_names())}; "
             "register_engine(name, factory) adds one"
         )
-    engine: Engine = __getattr__(spec)()
+    engine: Engine = getattr(import_module(_BUILT_IN[spec]), spec)()
     return engine
 
 

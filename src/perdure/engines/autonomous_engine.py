@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from perdure.core import argument_checks
 from perdure.core.argument_parsing import parse_arguments
-from perdure.core.error import ToolError
+from perdure.core.error import ModelError, OutOfBudget, ToolError
 from perdure.core.event import MessageAdded, TextDelta
+from perdure.core.fallback_answer import ENGINE_ORIGIN, FallbackAnswer, add_answer, add_fallback_answer
 from perdure.core.loop import handle_answer, react
 from perdure.core.message import Message, Status, Text
 from perdure.core.outcome import Outcome
@@ -19,13 +20,15 @@ from perdure.core.stop_conditions import Step, StopCondition, any_of
 from perdure.core.tool import Tool, tool_from_schema
 from perdure.core.toolbox import Toolbox
 
-from .private_run import ENGINE_ORIGIN, override_run_spec
+from .private_run import find_work_index, override_run_spec
 
 FINISH_TOOL = "finish"
 FINISH_DESCRIPTION = "Say that the work is done, with its result. Call this only when nothing is left to do."
 NUDGE_TEXT = "Go on with the work. When it is done, call {name} with the result."
 NUDGE_ORIGIN = "autonomous"
 """Origin of the messages that ask the model to go on."""
+NOT_FINISHED_REASON = "not_finished"
+"""Reason of a run that is done with an answer after which the model was asked to go on, and could not."""
 
 
 def autonomous(
@@ -40,7 +43,7 @@ def autonomous(
         finish_tool: The name of the tool.
         finish_description: The description of the tool for the model.
         max_nudges: How often a model that answers without calling the tool is asked to go on. After that its answer is
-            the result.
+            the result, and also if it cannot go on, with the reason `not_finished`.
     """
     argument_checks.require_text("autonomous", "finish_tool", finish_tool, non_empty=True)
     argument_checks.require_text("autonomous", "finish_description", finish_description, non_empty=True)
@@ -55,6 +58,7 @@ class AutonomousEngine:
 
     def __init__(self, finish_tool: Tool[..., Any], max_nudges: int) -> None:
         self._finish_tool = finish_tool
+        self.finish_tool_name = finish_tool.name
         self._max_nudges = max_nudges
 
     async def __call__(self, run: Run) -> Outcome[Any]:
@@ -69,14 +73,37 @@ class AutonomousEngine:
             stop=self._add_stop_condition,
             output_validators=lambda spec: [*spec.output_validators, self._ask_to_go_on],
         )
+        add_fallback_answer(run, _find_last_words)
+        if self._has_last_words_at_end(run):
+            return run.outcome("done", NOT_FINISHED_REASON)  # a crash came between that and the end of the run
         while True:
-            outcome = await react(run)
+            try:
+                outcome = await react(run)
+            except ModelError as error:
+                if isinstance(error, OutOfBudget) or not _is_nudged(run):
+                    raise
+                run.report_error(error, "asking the model to go on")
+                return await self._end_with_last_words(run)
             result = self._find_result(run.messages) if outcome.status == "stopped" else None
             if result is None:
                 return outcome
             answer = await self._add_answer(run, result)
             if (ending := await handle_answer(run, answer)) is not None:
                 return ending
+
+    def _has_last_words_at_end(self, run: Run) -> bool:
+        """Return True if the conversation ends with a copy of the last words, after which the model could not go on."""
+        messages = run.messages
+        if messages[-1].origin != ENGINE_ORIGIN or _find_last_words(run) is None:
+            return False
+        return messages[-2].origin == NUDGE_ORIGIN
+
+    async def _end_with_last_words(self, run: Run) -> Outcome[Any]:
+        """Return the outcome of a run whose model has answered, was asked to go on, and could not."""
+        words = _find_last_words(run)
+        if words is not None:
+            await add_answer(run, words.text)
+        return run.outcome("done", NOT_FINISHED_REASON)
 
     async def _add_answer(self, run: Run, result: str) -> Message:
         """Add the result to the conversation, as the answer of the model."""
@@ -131,10 +158,22 @@ class AutonomousEngine:
         messages = run.messages
         if len(messages) > 2 and self._find_result(messages[:-1]) is not None:  # noqa: PLR2004 - a call, its result
             return Accepted()
-        nudges = sum([each.origin == NUDGE_ORIGIN for each in messages[run.state.first_message_index :]])
+        nudges = sum([each.origin == NUDGE_ORIGIN for each in messages[find_work_index(run) :]])
         if nudges >= self._max_nudges:
             return Accepted()
         return Retry(NUDGE_TEXT.format(name=self._finish_tool.name), NUDGE_ORIGIN)
+
+
+def _is_nudged(run: Run) -> bool:
+    """Return True if the last message asks the model to go on."""
+    return bool(run.messages) and run.messages[-1].origin == NUDGE_ORIGIN
+
+
+def _find_last_words(run: Run) -> FallbackAnswer | None:
+    """Return the last answer of a model that was asked to go on after it; `None` if it was not."""
+    first = find_work_index(run)
+    nudges = [index for index, each in enumerate(run.messages[first:], first) if each.origin == NUDGE_ORIGIN]
+    return FallbackAnswer(run.messages[nudges[-1] - 1].text, nudges[-1]) if nudges else None
 
 
 def _build_finish_tool(name: str, description: str) -> Tool[..., Any]:
@@ -148,4 +187,4 @@ def _build_finish_tool(name: str, description: str) -> Tool[..., Any]:
         "properties": {"result": {"type": "string", "description": "The complete result, as the user will read it."}},
         "required": ["result"],
     }
-    return tool_from_schema(name, description, schema, finish, effect="read")
+    return replace(tool_from_schema(name, description, schema, finish, effect="read"), is_of_the_runtime=True)

@@ -15,7 +15,9 @@ from .private_run import (
     add_reminder,
     compute_private_turn_limit,
     deliver_and_compact,
+    find_work_index,
     has_continued_with_follow_up,
+    keep_budget_for_answer,
     run_privately,
 )
 
@@ -52,20 +54,22 @@ class ChainOfThoughtEngine:
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
         await deliver_and_compact(run)
+        work_index = find_work_index(run)
         try:
-            thought = await self._think(run)
+            with keep_budget_for_answer(run):
+                thought = await self._think(run, work_index)
         except EngineRunStopped as stop:
             return stop.outcome
         if thought is not None and thought.is_done and thought.text:  # else the model answers without it
             if thought.is_new:
                 run.publish(run.stamp_event(ThinkingDelta(thought.text)))
             given = GIVEN_THOUGHT.format(thought=thought.text)
-            add_reminder(run, lambda run: None if has_continued_with_follow_up(run) else given)
+            add_reminder(run, self.name, lambda run: None if has_continued_with_follow_up(run, work_index) else given)
         return await react(run)
 
-    async def _think(self, run: Run) -> PrivateRunResult | None:
+    async def _think(self, run: Run, work_index: int) -> PrivateRunResult | None:
         """Return the thought of the model, from the log if it is there; `None` if the last turn is for the answer."""
-        name = f"thought:{run.state.first_message_index}"
+        name = f"thought:{work_index}"
         max_turns = compute_private_turn_limit(run, name, _THOUGHT_TURNS)
         if not max_turns:
             return None

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from perdure.core import argument_checks
 from perdure.core.event import PlanMade
+from perdure.core.fallback_answer import FallbackAnswer, add_fallback_answer
 from perdure.core.loop import react
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome
@@ -21,7 +22,10 @@ from .private_run import (
     add_reminder,
     compute_private_turn_limit,
     deliver_and_compact,
+    find_work_index,
     has_continued_with_follow_up,
+    is_answered,
+    keep_budget_for_answer,
     run_privately,
 )
 from .task_scheduler import TaskScheduler
@@ -61,6 +65,10 @@ def planner(
     limits of the run; so is each plan, which is a `PlanMade` in the log. If a task fails, the model plans what is left
     again. The answer is a turn of the conversation. Without a plan, the model answers as with `react`.
 
+    A turn and a fifth of the tokens, the money and the time are kept for the answer, also of a shared budget. If they
+    are not enough, or the answer fails, or the run is cancelled, the results of the tasks are the last message of the
+    conversation and the text of the outcome.
+
     Args:
         max_tasks: The most tasks of one plan.
         max_parallel_tasks: The most tasks at the same time; one if a tool of the agent must not run beside others
@@ -89,18 +97,19 @@ class PlannerEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
-        board = PlannerTasks()
         await deliver_and_compact(run)
+        board = PlannerTasks(find_work_index(run))
+        add_fallback_answer(run, lambda _: _find_results(board))
         try:
-            await self._work_on_plans(run, board)
+            with keep_budget_for_answer(run):
+                await self._work_on_plans(run, board)
         except EngineRunStopped as stop:
             return stop.outcome
-        if board.tasks:
-            report = RESULTS_TEXT.format(report=board.describe())
-            add_reminder(run, lambda run: None if has_continued_with_follow_up(run) else report)
+        report = RESULTS_TEXT.format(report=board.describe()) if board.tasks else ""
+        add_reminder(run, self.name, lambda run: None if _has_continued(run, board) else report or None)
         outcome = await react(run)
-        if outcome.status == "done" and board.is_cut_short:
-            return replace(outcome, status="limit", reason="max_turns")
+        if board.reached_limit and is_answered(run, outcome):
+            return replace(outcome, status="limit", reason=board.reached_limit)
         return outcome
 
     async def _work_on_plans(self, run: Run, board: PlannerTasks) -> None:
@@ -112,22 +121,23 @@ class PlannerEngine:
             if not made.tasks:
                 return
             await scheduler.carry_out_tasks()
-            if board.is_complete or board.is_cut_short:
+            if board.is_complete or board.reached_limit:
                 return
 
     async def _make_plan(self, run: Run, board: PlannerTasks, revision: int) -> PlanMade:
         """Return the plan of this number: from the log, or a new one of the model."""
-        plans = [each for each in run.state.engine_steps if isinstance(each, PlanMade)]
+        steps = [each for each in run.state.engine_steps if isinstance(each, PlanMade)]
+        plans = [each for each in steps if each.work_index == board.work_index]
         if revision < len(plans):
             return plans[revision]
         parsed = await self._ask_for_plan(run, board, revision)
-        made = PlanMade(parsed.tasks, revision, parsed.problems)
+        made = PlanMade(parsed.tasks, revision, parsed.problems, board.work_index)
         await run.emit(run.stamp_event(made))
         return made
 
     async def _ask_for_plan(self, run: Run, board: PlannerTasks, revision: int) -> ParsedPlan:
         """Ask the model for a plan, unless the last turn of the run is left, which is for the answer."""
-        name = f"plan:{run.state.first_message_index}:{revision}"
+        name = f"plan:{board.work_index}:{revision}"
         max_turns = compute_private_turn_limit(run, name, _PLAN_TURNS)
         if not max_turns:
             return ParsedPlan(problems=("there is no plan: the last turn is for the answer",))
@@ -147,6 +157,15 @@ class PlannerEngine:
             max_turns=max_turns,
             output_validators=[make_plan_validator(self._max_tasks, done)],
         )
+
+
+def _find_results(board: PlannerTasks) -> FallbackAnswer | None:
+    """Return the results of the tasks so far, for a run that ends without an answer."""
+    return FallbackAnswer(board.describe(max_characters=None), board.work_index) if board.has_results else None
+
+
+def _has_continued(run: Run, board: PlannerTasks) -> bool:
+    return has_continued_with_follow_up(run, board.work_index)
 
 
 def make_plan_validator(max_tasks: int, known_ids: Sequence[str]) -> OutputValidator:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from perdure.core.event import PlannedTask
 
-from .private_run import PrivateRunResult
+from .private_run import LIMITS_OF_THE_RUN, PrivateRunResult
 
 MAX_RESULT_CHARACTERS = 8000
 """Characters of the result of a task that other tasks, plans and the answer are given."""
@@ -22,13 +22,15 @@ class NumberedTask(Struct, frozen=True):
 class PlannerTasks:
     """The tasks of all plans of a run of the `planner` engine, and the results of those that have ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, work_index: int = 0) -> None:
+        self.work_index = work_index
+        """Index of the message with which the work began."""
         self.tasks: list[NumberedTask] = []
         """All tasks, in the order of the plans."""
         self.answers: dict[str, PrivateRunResult] = {}
         """How tasks have ended, by id."""
         self.is_cut_short = False
-        """True if tasks were not begun because of a limit of the run."""
+        """True if tasks were not begun, because no turns of the run were left."""
         self._current: list[NumberedTask] = []
         self._count = 0
 
@@ -44,6 +46,13 @@ class PlannerTasks:
         self._current = [NumberedTask(number, each) for number, each in enumerate(tasks, self._count + 1)]
         self._count += len(tasks)
         self.tasks = [*begun, *self._current]
+
+    @property
+    def reached_limit(self) -> str:
+        """The limit of the run because of which tasks were not begun, or not carried out; empty if there is none."""
+        ended = [each.reason for each in self.answers.values() if each.status == "limit"]
+        spent = next((each for each in ended if each in LIMITS_OF_THE_RUN), "")
+        return spent or ("max_turns" if self.is_cut_short else "")
 
     @property
     def done_ids(self) -> list[str]:
@@ -62,18 +71,26 @@ class PlannerTasks:
             each for each in self._current if each.task.id not in self.answers and done.issuperset(each.task.depends_on)
         ]
 
-    def describe(self, *, only: Iterable[str] | None = None) -> str:
-        """Return the tasks with their results, as text for the model; with `only`, these tasks."""
-        wanted = None if only is None else set(only)
-        parts = [self._describe_task(each.task) for each in self.tasks if wanted is None or each.task.id in wanted]
-        return "\n\n".join(parts)
+    @property
+    def has_results(self) -> bool:
+        """True if a task has a result, or a part of one."""
+        return any(each.text for each in self.answers.values())
 
-    def _describe_task(self, task: PlannedTask) -> str:
+    def describe(self, *, only: Iterable[str] | None = None, max_characters: int | None = MAX_RESULT_CHARACTERS) -> str:
+        """Return the tasks with their results, as text for the model; with `only`, these tasks.
+
+        Each result is cut after `max_characters`.
+        """
+        wanted = None if only is None else set(only)
+        tasks = [each.task for each in self.tasks if wanted is None or each.task.id in wanted]
+        return "\n\n".join([self._describe_task(each, max_characters) for each in tasks])
+
+    def _describe_task(self, task: PlannedTask, max_characters: int | None) -> str:
         answer = self.answers.get(task.id)
         if answer is None:
             needs = f" It depends on {', '.join(task.depends_on)}." if task.depends_on else ""
             return f"Task {task.id}: {task.description}\nNot begun.{needs}"
-        text = answer.text[:MAX_RESULT_CHARACTERS]
+        text = answer.text[:max_characters]
         if answer.is_done:
             return f"Task {task.id}: {task.description}\nDone. Result:\n{text}"
         why = f"{answer.status} {answer.reason}".strip()

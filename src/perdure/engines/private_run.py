@@ -6,7 +6,8 @@ ended, or resumed where it was. Its turns and tool calls count towards the limit
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from perdure.core.between_turns import run_between_turns
 from perdure.core.child_run_waiting import wait_for_child_run
 from perdure.core.error import UsageError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted
+from perdure.core.fallback_answer import ENGINE_ORIGIN
 from perdure.core.fold import State
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.loop import deliver_due_messages, execute, react
@@ -27,14 +29,19 @@ from perdure.core.run import Run
 from perdure.core.run_function_types import RECALL_ATTRIBUTE, PrivateRunTask, Reminder
 from perdure.core.run_mailbox import FOLLOW_UP_POST
 from perdure.core.run_spec import RunSpec
+from perdure.core.stop_conditions import KEPT_FOR_ANSWER
 from perdure.core.unsuccessful_results import RunSuspended
 
 from .settings_of_private_runs import get_private_path
 
-ENGINE_ORIGIN = "engine"
-"""Origin of messages that an engine writes."""
+NEXT_ROUND_ORIGIN = "grade"
+"""Origin of the message with which `until` begins another round: the feedback of its grader."""
 TURNS_FOR_ANSWER = 1
 """Turns of the run that private runs before the answer leave for it."""
+
+LIMITS_OF_THE_RUN = frozenset({"token_budget", "max_cost", "timeout", "max_tool_calls", "budget"})
+"""Reasons of a private run that has used up its part of a limit of the run: no other one could go on."""
+_REMINDERS_KEY = "perdure:engine_reminders"
 
 
 class PrivateRunResult(Struct, frozen=True):
@@ -180,9 +187,38 @@ def override_run_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
     apply_changes(run)
 
 
-def add_reminder(run: Run, reminder: Reminder) -> None:
-    """Add a reminder to a run: text at the end of each request to the model, which is never stored."""
-    override_run_spec(run, reminders=lambda spec: [*spec.reminders, reminder])
+def add_reminder(run: Run, name: str, reminder: Reminder) -> None:
+    """Add a reminder to a run: text at the end of each request to the model, which is never stored.
+
+    It replaces that of the same name, which an engine has added in a round before.
+    """
+    named: dict[str, Reminder] = run.scratch.setdefault(_REMINDERS_KEY, {})
+    is_new, named[name] = name not in named, reminder
+
+    def remind(reminded: Run) -> Any:
+        return named[name](reminded)
+
+    if is_new:
+        override_run_spec(run, reminders=lambda spec: [*spec.reminders, remind])
+
+
+def find_work_index(run: Run) -> int:
+    """Return the index of the message with which the work of an engine began: a later round of `until` is new work."""
+    first = run.state.first_message_index
+    rounds = [index for index, each in enumerate(run.messages[first:], first) if each.origin == NEXT_ROUND_ORIGIN]
+    return rounds[-1] if rounds else first
+
+
+@contextmanager
+def keep_budget_for_answer(run: Run) -> Generator[None]:
+    """Keep a part of what is left of shared budgets for the answer, while private runs before it are made."""
+    kept = [(each, each.reserve_part(KEPT_FOR_ANSWER)) for each in run.spec.budgets]
+    try:
+        yield
+    finally:
+        for budget, reservation in kept:
+            if reservation is not None:
+                budget.settle(reservation, 0, 0.0)
 
 
 def has_continued_with_follow_up(run: Run, first: int | None = None) -> bool:
@@ -192,3 +228,12 @@ def has_continued_with_follow_up(run: Run, first: int | None = None) -> bool:
     """
     messages = run.messages[run.state.first_message_index if first is None else first :]
     return any(later.origin == FOLLOW_UP_POST and earlier.role == "assistant" for earlier, later in pairwise(messages))
+
+
+def is_answered(run: Run, outcome: Outcome[Any]) -> bool:
+    """Return True if the model has answered: with text, or by calling the tool that takes the answer."""
+    if outcome.status == "done":
+        return True
+    answer_tool = run.spec.answer_tool
+    is_ended_by_tool = (outcome.status, outcome.reason) == ("stopped", "terminated")
+    return bool(answer_tool) and is_ended_by_tool and any(each.name == answer_tool for each in run.state.latest_results)

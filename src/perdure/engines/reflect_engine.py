@@ -2,22 +2,37 @@
 enough.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.error import LimitExceeded
+from perdure.core.error import LimitExceeded, OutOfBudget, StoreError
 from perdure.core.event import AnswerReviewed
-from perdure.core.loop import react, run_turn
+from perdure.core.fallback_answer import ENGINE_ORIGIN, FallbackAnswer, add_answer, add_fallback_answer
+from perdure.core.inbox import INBOX_POST
+from perdure.core.loop import react, run_turn, store_open_call_results
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.core.reply_json import list_json_values
 from perdure.core.run import Accepted, Engine, Retry, Run
 from perdure.core.run_function_types import PrivateRunTask
+from perdure.core.run_mailbox import FOLLOW_UP_POST
+from perdure.core.unsuccessful_results import RunSuspended
 
-from .private_run import EngineRunStopped, PrivateRunResult, add_reminder, has_continued_with_follow_up, run_privately
+from .private_run import (
+    LIMITS_OF_THE_RUN,
+    EngineRunStopped,
+    PrivateRunResult,
+    add_reminder,
+    find_work_index,
+    has_continued_with_follow_up,
+    is_answered,
+    run_privately,
+)
 
 REVIEW_PROMPT = (
     "Review the last answer above as a strict evaluator: is it correct, complete, and what was asked for? Do not "
@@ -30,7 +45,13 @@ REVISION_TEXT = (
 )
 NOT_REVIEWED_REASON = "not_reviewed"
 """Reason of a run that is done with an answer which could not be reviewed any more, because of a limit."""
+NOT_REVISED_REASON = "not_revised"
+"""Reason of a run that is done with the answer before a revision, which failed or was cut off by a limit."""
 MAX_SCORE = 10.0
+_ASKED_FOR = frozenset({"stop_condition", "terminated"})
+"""Reasons of a run that was stopped on purpose."""
+_NEW_INPUTS = frozenset({"", "steering", FOLLOW_UP_POST, INBOX_POST})
+"""Origins of messages that an earlier answer does not answer."""
 _REVIEW_REPAIRS = 1
 _REVIEW_TURNS = 3
 _REPAIR_ORIGIN = "review"
@@ -40,7 +61,9 @@ def reflect(*, max_reflections: int = 2, acceptance_score: float = 8.0, prompt: 
     """Build the engine that has each answer reviewed, and revised until it is good enough.
 
     A review is a private run, and an `AnswerReviewed` in the log. A revised answer follows the one before in the
-    conversation; the review is no part of it. An answer whose review fails, or is no JSON, is accepted.
+    conversation; the review is no part of it. An answer whose review fails, or is no JSON, is accepted. One whose
+    revision fails, is cut off or reaches a limit is the answer, at the end of the conversation, with the reason
+    `not_revised`.
 
     Args:
         max_reflections: The most reviews; the answer after the last revision is not reviewed.
@@ -74,41 +97,62 @@ class ReflectEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
-        add_reminder(run, _build_revision_reminder)
+        drafts = ReviewedDrafts(run)
+        if drafts.is_last_one_repeated:
+            return run.outcome("done", NOT_REVISED_REASON)  # a crash came between that and the end of the run
+        add_reminder(run, self.name, drafts.build_revision_reminder)
+        add_fallback_answer(run, lambda _: drafts.find_fallback())
+        try:
+            outcome = await self._answer_and_revise(run, drafts)
+        except EngineRunStopped as stop:
+            return stop.outcome
+        except (StoreError, RunSuspended):
+            raise
+        except asyncio.CancelledError:
+            if run.interrupt_reason != "timeout" or drafts.find_last() is None:
+                raise
+            return await _end_with_draft(run, drafts)
+        except Exception as error:
+            if drafts.find_last() is None:
+                raise
+            if not isinstance(error, (LimitExceeded, OutOfBudget)):
+                run.report_error(error, "the revision of an answer")
+            return await _end_with_draft(run, drafts)
+        has_failed = outcome.status == "limit" or (outcome.status == "stopped" and outcome.reason not in _ASKED_FOR)
+        return await _end_with_draft(run, drafts) if has_failed and drafts.find_last() is not None else outcome
+
+    async def _answer_and_revise(self, run: Run, drafts: "ReviewedDrafts") -> Outcome[Any]:
         while True:
             outcome = await react(run)
-            if not _is_answered(run, outcome):
+            if not is_answered(run, outcome):
                 return outcome
+            drafts.last_index = len(run.messages) - 1
             try:
-                review = await self._review_answer(run)
-                if review is None or not review.needs_revision:
-                    return run.outcome(outcome.status, outcome.reason)  # with the turns of the review
-                await run_turn(run)  # the revised answer, or calls of tools; `react` goes on from it
-            except EngineRunStopped as stop:
-                return stop.outcome
-            except LimitExceeded as limit:
-                return run.outcome("limit", limit.limit)
+                review = await self._review_answer(run, drafts)
             except NoTurnForReview:
-                return run.outcome(outcome.status, outcome.reason or NOT_REVIEWED_REASON)
+                is_by_tool = outcome.status == "stopped"
+                return run.outcome("done", NOT_REVIEWED_REASON if is_by_tool else outcome.reason or NOT_REVIEWED_REASON)
+            if review is None or not review.needs_revision:
+                return run.outcome(outcome.status, outcome.reason)  # with the turns of the review
+            await run_turn(run)  # the revised answer, or calls of tools; `react` goes on from it
 
-    async def _review_answer(self, run: Run) -> AnswerReviewed | None:
+    async def _review_answer(self, run: Run, drafts: "ReviewedDrafts") -> AnswerReviewed | None:
         """Return the review of the last answer, from the log if it is there; `None` if there are enough of them."""
-        reviews, index = _list_reviews(run), len(run.messages) - 1
-        reviewed = [each for each in _list_reviewed_indexes(run) if each <= index]
-        if index in reviewed[: len(reviews)]:
-            return reviews[reviewed.index(index)]
+        reviews, index = drafts.list_reviews(), drafts.last_index
+        if (known := next((each for each in reviews if each.message_index == index), None)) is not None:
+            return known
         if len(reviews) >= self._max_reflections:
             return None
         task = PrivateRunTask(
-            name=f"{_REVIEW_NAME}{index}",
+            name=f"review:{index}",
             prompt=self._prompt,
             max_turns=_REVIEW_TURNS,
             output_validators=[_check_review],
         )
         answer = await run_privately(run, task)
-        if answer.status == "limit" and run.find_reached_limit():
+        if answer.status == "limit" and (answer.reason in LIMITS_OF_THE_RUN or run.find_reached_limit()):
             raise NoTurnForReview
-        decided = self._decide(answer)
+        decided = replace(self._decide(answer), message_index=index)
         await run.emit(run.stamp_event(decided))
         return decided
 
@@ -126,38 +170,62 @@ class NoTurnForReview(Exception):
     """Raised if an answer cannot be reviewed, because a limit of the run leaves no turn for it."""
 
 
-_REVIEW_NAME = "review:"
+class ReviewedDrafts:
+    """The answers of a run that were reviewed: the last one is the answer if its revision fails."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._work_index = find_work_index(run)
+        reviews = self.list_reviews()
+        self.last_index = reviews[-1].message_index if reviews else -1
+        """Index of the last message that was, or is being, reviewed; -1 if there is none."""
+
+    @property
+    def is_last_one_repeated(self) -> bool:
+        """True if the conversation ends with a copy of the last draft, because its revision failed."""
+        return self.find_last() is not None and self._run.messages[-1].origin == ENGINE_ORIGIN
+
+    def list_reviews(self) -> list[AnswerReviewed]:
+        """Return the reviews of the work, in order."""
+        steps = self._run.state.engine_steps
+        return [each for each in steps if isinstance(each, AnswerReviewed) and each.message_index >= self._work_index]
+
+    def find_last(self) -> Message | None:
+        """Return the last answer that was reviewed; `None` if there is none, or a later message asks for another."""
+        messages = self._run.messages
+        if not 0 <= self.last_index < len(messages):
+            return None
+        if any(each.role == "user" and each.origin in _NEW_INPUTS for each in messages[self.last_index + 1 :]):
+            return None
+        return next(each for each in reversed(messages[: self.last_index + 1]) if each.role == "assistant")
+
+    def find_fallback(self) -> FallbackAnswer | None:
+        """Return the last answer that was reviewed, for a run that ends before its revision."""
+        draft = self.find_last()
+        return None if draft is None else FallbackAnswer(self.get_text(draft), self.last_index + 1)
+
+    def get_text(self, draft: Message) -> str:
+        """Return the text of an answer; for one that was given by a call of the answer tool, its arguments."""
+        calls = [each.arguments for each in draft.tool_calls if each.name == self._run.spec.answer_tool]
+        return calls[0] if calls else draft.text
+
+    def build_revision_reminder(self, run: Run) -> str | None:
+        """Return the last review, for the requests until the answer is revised."""
+        reviews = self.list_reviews()
+        if not reviews or not reviews[-1].needs_revision:
+            return None
+        if has_continued_with_follow_up(run, reviews[-1].message_index):
+            return None
+        return REVISION_TEXT.format(assessment=reviews[-1].assessment)
 
 
-def _list_reviews(run: Run) -> list[AnswerReviewed]:
-    """Return the reviews of this run, in order."""
-    return [each for each in run.state.engine_steps if isinstance(each, AnswerReviewed)]
-
-
-def _list_reviewed_indexes(run: Run) -> list[int]:
-    """Return the indexes of the messages of this run that were reviewed, in order."""
-    prefix = f"{run.path}/{_REVIEW_NAME}" if run.path else _REVIEW_NAME
-    found = [int(path.removeprefix(prefix)) for path in run.state.children if path.startswith(prefix)]
-    return sorted([each for each in found if each >= run.state.first_message_index])
-
-
-def _is_answered(run: Run, outcome: Outcome[Any]) -> bool:
-    """Return True if the model has answered: with text, or by calling the tool that takes the answer."""
-    if outcome.status == "done":
-        return True
-    answer_tool = run.spec.answer_tool
-    is_ended_by_tool = (outcome.status, outcome.reason) == ("stopped", "terminated")
-    return bool(answer_tool) and is_ended_by_tool and any(each.name == answer_tool for each in run.state.latest_results)
-
-
-def _build_revision_reminder(run: Run) -> str | None:
-    """Return the last review, for the requests until the answer is revised."""
-    reviews = _list_reviews(run)
-    if not reviews or not reviews[-1].needs_revision:
-        return None
-    if has_continued_with_follow_up(run, _list_reviewed_indexes(run)[len(reviews) - 1]):
-        return None
-    return REVISION_TEXT.format(assessment=reviews[-1].assessment)
+async def _end_with_draft(run: Run, drafts: ReviewedDrafts) -> Outcome[Any]:
+    """Return the outcome of a run whose last answer could not be revised, with that answer."""
+    await store_open_call_results(run)
+    if drafts.last_index < len(run.messages) - 1:
+        await add_answer(run, drafts.get_text(cast("Message", drafts.find_last())))
+    run.partial_reply = run.output = None  # a type of output parses it from the conversation
+    return run.outcome("done", NOT_REVISED_REASON)
 
 
 def _check_review(run: Run, reply: Message) -> Accepted | Retry:

@@ -4,25 +4,44 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from perdure.core.fold import State
 from perdure.core.loop import process_history
 from perdure.core.message import Message, Text, ToolResult
+from perdure.core.pausable_timer import RUN_TIMER
 from perdure.core.run import Run
 from perdure.core.run_function_types import HistoryProcessor, PrivateRunTask
 from perdure.core.run_spec import RunPlace
-from perdure.core.stop_conditions import Limits
+from perdure.core.stop_conditions import KEPT_FOR_ANSWER, Limits
 from perdure.core.toolbox import Toolbox
 
 
 def get_private_path(parent: Run, name: str) -> str:
-    """Return the path under which the log stores the events of a private run: that of its parent run, and its name."""
-    return f"{parent.path}/{name}" if parent.path else name
+    """Return the path under which the log stores the events of a private run: that of its parent run, and its name.
+
+    A number is added if another run of the session has that path, such as one whose engine has chosen the same name.
+    """
+    wanted = path = f"{parent.path}/{name}" if parent.path else name
+    count = 1
+    while (known := parent.state.children.get(path)) is not None and not _is_path_of(parent, name, known):
+        count += 1
+        path = f"{wanted}.{count}"
+    return path
+
+
+def _is_path_of(parent: Run, name: str, known: State) -> bool:
+    return known.run is None or known.run.run_id == get_private_run_id(parent, name)
+
+
+def get_private_run_id(parent: Run, name: str) -> str:
+    """Return the id of the private run of this name."""
+    return f"{parent.run_id}/{name}"
 
 
 def build_private_place(parent: Run, task: PrivateRunTask) -> RunPlace:
     """Build the `RunPlace` of a private run: it uses the log, watchers and redaction of its parent run."""
     return RunPlace(
         session_id=parent.session_id,
-        run_id=f"{parent.run_id}/{task.name}",
+        run_id=get_private_run_id(parent, task.name),
         log=parent.log,
         fanout=parent.fanout,
         mailbox=parent.mailbox.create_child_mailbox(),
@@ -40,7 +59,10 @@ def exclude_answer_and_handoff_tools(parent: Run, handoffs: Iterable[str]) -> To
 
 
 def build_private_limits(parent: Run, task: PrivateRunTask, toolbox: Toolbox) -> Limits:
-    """Build the limits of a private run: its turns and tools; the budgets and timeout of its parent apply too."""
+    """Build the limits of a private run: its turns, tools and time; the budgets of its parent apply too.
+
+    Part of the time is kept for the answer, as are tokens and money: see `KEPT_FOR_ANSWER`.
+    """
     limits, allowed = parent.limits, parent.limits.allowed_tools
     if allowed is not None:
         allowed = tuple([each for each in allowed if each in toolbox or each in parent.spec.spare_tools])
@@ -49,11 +71,19 @@ def build_private_limits(parent: Run, task: PrivateRunTask, toolbox: Toolbox) ->
         max_turns=task.max_turns,
         token_budget=None,
         max_cost_usd=None,
-        timeout_seconds=None,
+        timeout_seconds=_compute_private_seconds(parent),
         max_tool_calls=None,
         max_parallel_tools=task.max_parallel_tools or limits.max_parallel_tools,
         allowed_tools=allowed,
     )
+
+
+def _compute_private_seconds(parent: Run) -> float | None:
+    """Return the seconds that are left for private runs of a run; `None` if it has no time limit."""
+    most, timer = parent.limits.timeout_seconds, parent.timers.get(RUN_TIMER)
+    if most is None or timer is None:
+        return None
+    return max(0.001, timer.seconds_left - most * KEPT_FOR_ANSWER)
 
 
 class ParentHistoryPrepender:

@@ -77,7 +77,7 @@ class TaskScheduler:
             self._running[work] = RunningTask(numbered, get_private_path(self._run, name), turns)
 
     def _name_task(self, numbered: NumberedTask) -> str:
-        return f"task:{self._run.state.first_message_index}:{numbered.number}"
+        return f"task:{self._board.work_index}:{numbered.number}"
 
     def _share_turns(self, name: str, sharing: int) -> int | None:
         """Return the most turns of the private run of this name; `None` if the run has none left for it."""

@@ -7,10 +7,13 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from perdure.configuring.settings_requiring_trust import tighten_limits
 from perdure.core.clock_and_ids import Clock
 from perdure.core.error import SessionBusy, ShuttingDown, StoreError
 from perdure.core.event import RunEnded
+from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
+from perdure.core.provenance import UNTRUSTED_LABEL
 from perdure.core.run_function_types import SHUTDOWN_REASON
 from perdure.core.shared_budget import Budget
 from perdure.core.store import Store
@@ -43,6 +46,8 @@ class CaseRun(Struct, frozen=True, kw_only=True, eq=False):
     clock: Clock
     retries_errors: bool = False
     """Run the case again in a new session if its stored result is an error."""
+    is_untrusted: bool = False
+    """True if others may have written the case (`Dataset.is_untrusted`)."""
 
     async def find_result(self) -> CaseResult | None:
         """Return the stored result; `None` if the case has to be run or graded first."""
@@ -91,7 +96,8 @@ class CaseRun(Struct, frozen=True, kw_only=True, eq=False):
     ) -> Outcome[Any]:
         options: dict[str, Any] = {}
         if self.case.limits is not None:
-            options["limits"] = self.case.limits
+            own = self.agent.limits
+            options["limits"] = tighten_limits(self.case.limits, own) if self.is_untrusted else self.case.limits
         if budget is not None:
             options["budget"] = budget
         if build_deps is not None:
@@ -99,7 +105,8 @@ class CaseRun(Struct, frozen=True, kw_only=True, eq=False):
             options["deps"] = await made if isinstance(made, Awaitable) else made
         elif self.case.deps is not None:
             options["deps"] = self.case.deps
-        return await session.run(self.case.prompt, output=self.case.output, input_id=_INPUT_ID, **options)
+        prompt = Message("user", (Text(self.case.prompt),), labels=(UNTRUSTED_LABEL,) if self.is_untrusted else ())
+        return await session.run(prompt, output=self.case.output, input_id=_INPUT_ID, **options)
 
     async def _grade(self, outcome: Outcome[Any], graders: Sequence[Grader]) -> list[Grade]:
         if outcome.status not in GRADED:

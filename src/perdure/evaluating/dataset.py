@@ -16,7 +16,11 @@ from perdure.core.stop_conditions import Limits
 from perdure.grading.grader import AnyGrader
 
 MAX_ID: Final = 100
-"""Characters of the id of a case."""
+"""Characters of the id of a case, and of a tag."""
+MAX_NAME: Final = 200
+"""Characters of the name of a dataset."""
+MAX_REPEAT: Final = 1000
+"""The most often that one case is run."""
 _DERIVED_ID: Final = 40
 """Characters of an id that is derived from a prompt."""
 _type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
@@ -43,7 +47,7 @@ class Case(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):
     deps: Any = None
     """Values for the tools of the agent; passed as they are, or to `build_deps` of the evaluation."""
     limits: Limits | None = None
-    """Limits of the run, in place of the agent's."""
+    """Limits of the run, merged with the agent's; those of a dataset of others only lower the agent's."""
     output: dict[str, Any] | None = None
     """JSON Schema of the answer, if it has to be structured."""
     repeat: int = 1
@@ -62,6 +66,8 @@ class Case(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):
         if not _is_list_of(self.graders, object):
             argument_checks.raise_config_error("Case", "graders", self.graders, 'give a list, such as ["contains"]')
         argument_checks.require_int("Case", "repeat", self.repeat, 1)
+        if self.repeat > MAX_REPEAT:
+            argument_checks.raise_config_error("Case", "repeat", self.repeat, f"use at most {MAX_REPEAT}")
         msgspec.structs.force_setattr(self, "prompt", replace_surrogates(self.prompt))  # so that it can be stored
         msgspec.structs.force_setattr(self, "id", replace_surrogates(self.id))
         msgspec.structs.force_setattr(self, "tags", tuple([replace_surrogates(each) for each in self.tags]))
@@ -86,10 +92,14 @@ class Dataset(Struct, frozen=True):
     """The file that it was read from, if any."""
     is_selection: bool = False
     """True if cases were left out: then later evaluations are not compared with its evaluation, unless it is named."""
+    is_untrusted: bool = False
+    """True if others may have written it: its prompts are labelled `untrusted`, attach no files and run no commands,
+    and its limits only lower those of the agent."""
 
     def __post_init__(self) -> None:
         argument_checks.require_text("Dataset", "name", self.name, non_empty=True)
         argument_checks.require_one_line("Dataset", "name", self.name)
+        argument_checks.require_bool("Dataset", "is_untrusted", self.is_untrusted)
         if not _is_list_of(self.cases, Case):
             argument_checks.raise_config_error("Dataset", "cases", self.cases, "give a list of Case(…)")
         if not self.cases:
@@ -134,16 +144,19 @@ def _is_list_of(value: Any, kind: type) -> bool:
 def _fill_ids(cases: Sequence[Case]) -> list[Case]:
     """Return the cases with ids: one that is derived from a prompt does not change if other cases are added."""
     taken = {case.id for case in cases if case.id}
+    numbers: dict[str, int] = {}  # the last number of each stem: many prompts may begin alike
     filled: list[Case] = []
     for case in cases:
         if case.id:
             filled.append(case)
             continue
         stem = _NOT_IN_ID.sub("-", case.prompt.lower()).strip("-_")[:_DERIVED_ID].strip("-_") or "case"
-        number, name = 1, stem
+        number = numbers.get(stem, 1)
+        name = stem if number == 1 else f"{stem}-{number}"
         while name in taken:
             number, name = number + 1, f"{stem}-{number + 1}"
         taken.add(name)
+        numbers[stem] = number
         filled.append(replace(case, id=name))
     return filled
 

@@ -1,13 +1,14 @@
 """Read a dataset from a TOML or JSONL file; mistakes are reported with their lines."""
 
 # ruff: noqa: PTH111, PTH119, PTH122 - pathlib would cost every start milliseconds
+import io
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
-from perdure.configuring.config_error import BadConfig, ConfigFault
-from perdure.configuring.line_numbers import LineNumbers, ValuePath
+from perdure.configuring.config_error import MAX_FAULTS, BadConfig, ConfigFault
+from perdure.configuring.line_numbers import MAX_DEPTH, MAX_VALUES, LineNumbers, ValuePath
 from perdure.configuring.read_config_file import read_toml
 from perdure.configuring.validation import find_unusable_values
 from perdure.core import argument_checks
@@ -16,21 +17,27 @@ from perdure.core.jsonable import replace_surrogates, short_repr
 from perdure.core.stop_conditions import Limits
 from perdure.files.file_head import UnreadableFile, read_file_head
 
-from .dataset import Case, Dataset
+from .dataset import MAX_ID, MAX_NAME, MAX_REPEAT, Case, Dataset
 from .named_graders import find_grader_mistakes
 
-MAX_BYTES: Final = 100_000_000
+MAX_BYTES: Final = 50_000_000
 """Limit on the size of a JSONL file; for TOML it is that of configuration files."""
+MAX_CASES: Final = 10_000
+"""The most cases of a file."""
+MAX_PROMPT: Final = 1_000_000
+"""Characters of a prompt."""
+MAX_TAGS: Final = 100
+"""The most tags of a case."""
 _type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 _CASE_KEYS: Final = ("prompt", "id", "expected", "graders", "tags", "deps", "limits", "output", "repeat")
 _SHARED_KEYS: Final = ("graders", "tags", "limits", "repeat")
 _TOP_KEYS: Final = ("name", *_SHARED_KEYS, "case")
 _ADVICE: Final = {
     "graders": 'give a list, such as ["contains"]',
-    "tags": 'give a list of words, such as ["arithmetic"]',
+    "tags": f'give a list of words, such as ["arithmetic"]: at most {MAX_TAGS}, of {MAX_ID} characters each',
     "limits": "give a table, such as {max_turns = 5}",
-    "repeat": "give a whole number, 1 or more",
-    "prompt": "give a text",
+    "repeat": f"give a whole number, 1 or more, and at most {MAX_REPEAT}",
+    "prompt": f"give a text of at most {MAX_PROMPT:,} characters",
     "id": "give a text",
     "output": "give a JSON Schema, as a table",
 }
@@ -52,7 +59,9 @@ def load_dataset(path: str | os.PathLike[str], *, trusted: bool = False) -> Data
 
     Args:
         path: The file. TOML has a table `[[case]]` for each case, JSONL an object on each line.
-        trusted: True if the file may name graders that run code: `command`, and functions as `module:name`.
+        trusted: True if you wrote the file, or have read it. Then it may name graders that run code (`command`, and
+            functions as `module:name`) and the model of a grader, set limits above those of the agent, and attach
+            files with `@file`. Otherwise the dataset `is_untrusted`.
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ConfigError(f"{path!r} is no path of a file: name the dataset to be read")
@@ -78,6 +87,8 @@ def _read_toml_dataset(name: str, path: str | os.PathLike[str], *, trusted: bool
     title = source.values.get("name", _derive_name(name))
     if not isinstance(title, str) or not title.strip() or argument_checks.has_control_characters(title):
         builder.add(("name",), f"name is {short_repr(title)}: give one line of text")
+    elif len(title) > MAX_NAME:
+        builder.add(("name",), f"name has {len(title):,} characters: give at most {MAX_NAME}")
     found: list[Any] = _to_list(source.values.get("case", []))
     if not all(isinstance(each, dict) for each in found):
         builder.add(("case",), "case has to be a list of tables: begin each one with [[case]]")
@@ -97,9 +108,12 @@ def _read_json_lines(name: str, path: str, *, trusted: bool) -> Dataset:
     lines: dict[ValuePath, int] = {}
     tables: list[_Table] = []
     faults: list[ConfigFault] = []
-    for number, line in enumerate(head.data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+    for number, line in enumerate(io.BytesIO(head.data.removeprefix(b"\xef\xbb\xbf")), 1):
         if not line.strip():
             continue
+        if len(tables) == MAX_CASES or len(faults) == MAX_FAULTS:
+            many = [] if faults else [ConfigFault(number, _TOO_MANY_CASES)]
+            raise BadDataset(name, [*faults, *many])
         try:
             tables.append(_Table(_parse_line(line), ("case", len(tables))))
             lines["case", len(lines)] = number
@@ -110,6 +124,9 @@ def _read_json_lines(name: str, path: str, *, trusted: bool) -> Dataset:
     for table in tables:
         builder.check_values(table)
     return builder.build(_derive_name(name), [builder.read_case(table, {}) for table in tables])
+
+
+_TOO_MANY_CASES: Final = f"there are more than {MAX_CASES:,} cases, which are the most: split the file"
 
 
 def _parse_line(line: bytes) -> dict[str, Any]:
@@ -124,7 +141,29 @@ def _parse_line(line: bytes) -> dict[str, Any]:
         raise ValueError("values are nested too deep to be read: make it flatter") from None
     if not isinstance(value, dict):
         raise ValueError('a line has to be one JSON object, such as {"prompt": "…", "expected": "…"}')  # noqa: TRY004
+    _check_size(value)
     return cast("dict[str, Any]", value)
+
+
+def _check_size(value: Any) -> None:
+    """Raise `ValueError` for a value that has too many others in it, or is nested too deep."""
+    level: list[Any] = [value]
+    count = 0
+    for _ in range(MAX_DEPTH):
+        count += len(level)
+        if count > MAX_VALUES:
+            raise ValueError(f"there are more than {MAX_VALUES:,} values on this line: make it shorter")
+        level = [inner for each in level for inner in _list_inner_values(each)]
+        if not level:
+            return
+    raise ValueError(f"values are nested deeper than {MAX_DEPTH} levels: make it flatter")
+
+
+def _list_inner_values(value: Any) -> Iterable[Any]:
+    if _type_of(value) is dict:
+        inner: Iterable[Any] = value.values()
+        return inner
+    return value if _type_of(value) is list else ()
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -147,8 +186,10 @@ class _DatasetBuilder:
         self._ids: dict[str, int] = {}
 
     def add(self, path: ValuePath, message: str) -> None:
-        """Note a mistake of the value at `path`."""
+        """Note a mistake of the value at `path`. Raises `BadDataset` when there are as many as are reported."""
         self.faults.append(ConfigFault(self._lines.line_of(path), message))
+        if len(self.faults) >= MAX_FAULTS:
+            self.fail()
 
     def fail(self) -> NoReturn:
         raise BadDataset(self._path, self.faults)
@@ -159,7 +200,8 @@ class _DatasetBuilder:
             self.add((), 'there are no cases: add one, as [[case]] in TOML, with prompt = "…"')
         if self.faults:
             self.fail()
-        return Dataset(name, [case for case in cases if case is not None], self._path)
+        found = [case for case in cases if case is not None]
+        return Dataset(name, found, self._path, is_untrusted=not self._trusted)
 
     def check_values(self, table: _Table) -> None:
         for path, message in find_unusable_values(table.values, table.path):
@@ -241,11 +283,16 @@ def _has_right_type(name: str, value: Any) -> bool:
     if name in {"graders", "tags"}:
         if _type_of(value) is not list:
             return False
-        return bool(value) if name == "graders" else all(isinstance(each, str) and each for each in value)
+        return bool(value) if name == "graders" else len(value) <= MAX_TAGS and all(map(_is_tag, value))
     if name in {"limits", "output"}:
         return isinstance(value, dict)
     if name == "repeat":
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_REPEAT
     if name in {"prompt", "id"}:
-        return isinstance(value, str) and bool(value.strip())
+        return isinstance(value, str) and bool(value.strip()) and len(value) <= MAX_PROMPT
     return True
+
+
+def _is_tag(value: Any) -> bool:
+    is_word = isinstance(value, str) and bool(value) and not argument_checks.has_control_characters(value)
+    return is_word and len(value) <= MAX_ID

@@ -20,7 +20,7 @@ from perdure.stores import open_store
 
 from .case_result import CaseResult
 from .case_run import BuildDeps, CaseRun
-from .dataset import Case, Dataset, GraderChoice
+from .dataset import MAX_REPEAT, Case, Dataset, GraderChoice
 from .evaluation_report import (
     EvaluationReport,
     PastEvaluation,
@@ -37,6 +37,8 @@ DEFAULT_NAME: Final = "agent"
 """Name of an agent that was given none: in reports it is called after its model."""
 SHUTDOWN_SECONDS: Final = 12.0
 """Time that the other cases get when the process is to end: tools get ten seconds of it."""
+MAX_RUNS: Final = 100_000
+"""The most runs of an evaluation: cases, times their repetitions, times agents."""
 MAX_HISTORY: Final = 20
 """Earlier evaluations that a report has."""
 
@@ -91,6 +93,8 @@ class Evaluation:
         """
         argument_checks.require_int("Evaluation", "parallel", parallel, 1)
         argument_checks.require_int("Evaluation", "repeat", repeat, 1)
+        if repeat > MAX_REPEAT:
+            argument_checks.raise_config_error("Evaluation", "repeat", repeat, f"use at most {MAX_REPEAT}")
         argument_checks.require_text("Evaluation", "evaluation_id", evaluation_id)
         if max_cost_usd is not None:
             argument_checks.require_number("Evaluation", "max_cost_usd", max_cost_usd)
@@ -113,6 +117,7 @@ class Evaluation:
         self._grader_model = grader_model
         self._retry_errors = retry_errors
         self._clock = clock
+        self._check_size()
         self._build_graders(None)  # so that a wrong grader is noticed before anything is run
 
     async def run(
@@ -148,6 +153,16 @@ class Evaluation:
 
     # -- the grid ------------------------------------------------------------------------------------------------------
 
+    def _check_size(self) -> None:
+        """Raise `ConfigError` for more runs than an evaluation can have: they are listed before the first begins."""
+        count = len(self.agents) * sum([max(case.repeat, self._repeat) for case in self.dataset.cases])
+        if count > MAX_RUNS:
+            raise ConfigError(
+                f"{self.dataset.path or self.dataset.name!r} has {len(self.dataset.cases):,} cases, which with repeat "
+                f"and {len(self.agents)} agents are {count:,} runs, and {MAX_RUNS:,} are the most: lower repeat, or "
+                "select cases"
+            )
+
     def _list_runs(self) -> Iterator[CaseRun]:
         for case in self.dataset.cases:
             for name, agent in self.agents.items():
@@ -161,16 +176,21 @@ class Evaluation:
                         store=self._stored.store,
                         clock=self._clock,
                         retries_errors=self._retry_errors,
+                        is_untrusted=self.dataset.is_untrusted,
                     )
 
     def _build_graders(self, budget: Budget | None) -> dict[str, list[Grader]]:
         """Return the graders of each case, by its id."""
         context = GraderDefaults(self._grader_model, budget)
         found: dict[str, list[Grader]] = {}
+        built: dict[int, Grader] = {}  # many cases may share one choice
         for case in self.dataset.cases:
             if not case.graders:
                 raise ConfigError(f'case {case.id!r} has no graders: add graders = ["contains"] to it, or --grader')
-            found[case.id] = [build_grader(each, context) for each in case.graders]
+            for each in case.graders:
+                if id(each) not in built:
+                    built[id(each)] = build_grader(each, context)
+            found[case.id] = [built[id(each)] for each in case.graders]
         return found
 
     async def _perform_missing(self, progress: "_Progress") -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from perdure.core.reserved_session_ids import EVALUATION_PREFIX, RuntimeSessionId
 from perdure.core.store import Store
 from perdure.core.thread_safe_msgspec import convert
 from perdure.runtime.agent import Agent
@@ -13,7 +14,7 @@ from perdure.runtime.session import Session
 
 from .case_result import CaseResult
 
-RECORD_PREFIX: Final = "evaluation-"
+RECORD_PREFIX: Final = EVALUATION_PREFIX
 """Prefix of the sessions with the records of evaluations."""
 RUN_PREFIX: Final = "eval-"
 """Prefix of the sessions of runs."""
@@ -80,7 +81,7 @@ class EvaluationStore:
         return sorted(found, key=lambda each: each.started_at, reverse=True)[:limit]
 
     def _session(self, evaluation_id: str) -> "Session[Any]":
-        return self._agent.session(f"{RECORD_PREFIX}{evaluation_id}")
+        return self._agent.session(RuntimeSessionId(f"{RECORD_PREFIX}{evaluation_id}"))
 
 
 def get_run_session_id(evaluation_id: str, case_digest: str, case_id: str, agent: str, repetition: int) -> str:

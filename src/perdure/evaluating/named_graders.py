@@ -20,9 +20,10 @@ from perdure.grading import (
     schema_grader,
     to_grader,
 )
+from perdure.grading.grade import is_score
 from perdure.grading.grader import to_grade
 
-from .dataset import GraderChoice
+from .dataset import MAX_ID, GraderChoice
 from .import_by_name import import_from_module_or_file
 
 NAMES_AND_PARAMETERS: Final[Mapping[str, Sequence[str]]] = {
@@ -45,6 +46,14 @@ REQUIRED: Final = {
 }
 """The parameter that a grader cannot do without."""
 _MAX_DEPTH: Final = 8
+MAX_GRADERS: Final = 100
+"""The most graders of one case, with those that are in others."""
+MAX_PATTERN: Final = 10_000
+"""Characters of a regular expression."""
+MAX_CRITERIA: Final = 100_000
+"""Characters of the criteria of a `model` grader."""
+MAX_SECONDS: Final = {"matches": 60.0, "command": 3600.0}
+"""The longest timeout that a file can give to a grader."""
 
 
 class GraderDefaults(NamedTuple):
@@ -78,9 +87,18 @@ def _is_written(choice: Any) -> bool:
 
 def find_grader_mistakes(choices: Sequence[Any], *, trusted: bool) -> Iterator[tuple[int, str]]:
     """Yield, for each configured grader that cannot be used, its index and what is wrong. Imports no grader code."""
+    if (count := sum(map(_count_graders, choices))) > MAX_GRADERS:
+        yield 0, f"there are {count:,} graders here, and {MAX_GRADERS} are the most of a case: leave some out"
+        return
     for place, choice in enumerate(choices):
         for mistake in _find_mistakes(choice, trusted=trusted, depth=0):
             yield place, mistake
+
+
+def _count_graders(choice: Any) -> int:
+    """Return the number of graders that a choice names, with those in `graders` of it. The file limits the depth."""
+    parts: Any = cast("Mapping[str, Any]", choice).get("graders") if isinstance(choice, Mapping) else None
+    return 1 + (sum(map(_count_graders, cast("list[Any]", parts))) if isinstance(parts, (list, tuple)) else 0)
 
 
 def _split_choice(choice: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -118,8 +136,13 @@ def _find_parameter_mistakes(name: str, given: dict[str, Any], *, trusted: bool,
     if (required := REQUIRED.get(name)) and required not in given:
         yield f"the grader {name!r} needs {required}: write {{name = {_quote(name)}, {required} = …}}"
         return
-    if not isinstance(given.get("as", ""), str):
-        yield f"as is {short_repr(given['as'], 80)}: give a text"
+    yield from _find_bad_values(name, given)
+    if name == "model" and given.get("model") and not trusted:
+        yield (
+            f"the grader 'model' names the model {short_repr(given['model'], 80)}, which gets prompts, answers and "
+            "results of tools: read the file, and then use --trust, or trusted=True in a program; or leave the model "
+            "out, and give one with --grader-model"
+        )
     if name in {"all_of", "any_of"}:
         parts: Any = given["graders"]
         if not isinstance(parts, (list, tuple)) or not parts or depth >= _MAX_DEPTH:
@@ -132,6 +155,26 @@ def _find_parameter_mistakes(name: str, given: dict[str, Any], *, trusted: bool,
             _build_named(name, {key: each for key, each in given.items() if key != "as"}, GraderDefaults())
         except ConfigError as error:
             yield str(error)
+
+
+def _find_bad_values(name: str, given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with single parameters, in so far as building the grader would not say it."""
+    label = given.get("as", "")
+    if not isinstance(label, str) or len(label) > MAX_ID or argument_checks.has_control_characters(label):
+        yield f"as is {short_repr(label, 80)}: give one line of text, of at most {MAX_ID} characters"
+    pattern, seconds = given.get("pattern"), given.get("timeout_seconds")
+    if name == "matches" and isinstance(pattern, str) and len(pattern) > MAX_PATTERN:
+        yield f"pattern has {len(pattern):,} characters: give at most {MAX_PATTERN:,}"
+    if name in MAX_SECONDS and isinstance(seconds, (int, float)) and seconds > MAX_SECONDS[name]:
+        yield f"timeout_seconds is {seconds:g}: give at most {MAX_SECONDS[name]:g}"
+    if name == "model":
+        model, criteria, score = (given.get(each) for each in NAMES_AND_PARAMETERS[name])
+        if model is not None and not isinstance(model, str):
+            yield f'model is {short_repr(model, 80)}: give a name, such as "anthropic:claude-…"'
+        if criteria is not None and not (isinstance(criteria, str) and len(criteria) <= MAX_CRITERIA):
+            yield f"criteria is {short_repr(criteria, 80)}: give a text of at most {MAX_CRITERIA:,} characters"
+        if score is not None and not is_score(score):
+            yield f"passing_score is {short_repr(score, 80)}: give a number from 0 to 1"
 
 
 def _build_named(name: str, given: dict[str, Any], context: GraderDefaults) -> Grader:

@@ -16,6 +16,8 @@ import stat
 from collections.abc import Generator
 from typing import Final
 
+from .written_files import note_written_file
+
 _DESCRIPTORS: Final = "/proc/self/fd"
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _UNNAMED: Final = getattr(os, "O_TMPFILE", 0)
@@ -41,9 +43,10 @@ class AtomicFile:
         """Give the file its name, which must be free. Raises `FileExistsError` if it is not."""
         if not self._beside:
             self._link(self._name)
-            return
-        os.link(self._beside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
-        self._remove_beside()
+        else:
+            os.link(self._beside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
+            self._remove_beside()
+        note_written_file(os.fstat(self.descriptor))
 
     def replace(self) -> None:
         """Give the file its name, instead of the file that has it, in one step."""
@@ -53,6 +56,7 @@ class AtomicFile:
             self._beside = beside
         os.rename(self._beside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._beside = ""
+        note_written_file(os.fstat(self.descriptor))
 
     def close(self) -> None:
         """Close the file; if it has not got its name, it is gone."""
@@ -110,7 +114,17 @@ def remove_stale_files(folder: int) -> None:
             _remove_if_stale(folder, name)
 
 
+def put_link(folder: int, name: str, target: bytes) -> None:
+    """Make a symbolic link in an open folder, in one step, instead of the file or link that has its name."""
+    beside = _build_name()
+    os.symlink(target, os.fsencode(beside), dir_fd=folder)
+    os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
 def _remove_if_stale(folder: int, name: str) -> None:
+    if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=folder)  # it has its name for the moment between two system calls
+        return
     descriptor = os.open(name, os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0), dir_fd=folder)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode) and _try_lock(descriptor):

@@ -17,7 +17,10 @@ from perdure.core.error import ConfigError
 from perdure.core.open_without_links import list_names_below, open_file_below
 
 from .file_head import FileHead, read_descriptor
+from .runtime_files import WHY_REFUSED, RuntimeFilesBelow
+from .secret_hard_links import is_link_to_secret
 from .sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
+from .written_files import note_written_file
 
 Steps: TypeAlias = tuple[str, ...]
 """The names on the way from a folder to a file below it."""
@@ -56,6 +59,7 @@ class ConfinedFolder:
         self._on_read = on_read
         self.root = os.path.join(self._anchor, *below)
         """Absolute path of the folder, with links resolved."""
+        self._runtime_files = RuntimeFilesBelow(self.root)
 
     def enter(self, path: str, *, blocked: Sequence[str] = ()) -> "ConfinedFolder":
         """Return a folder below this one, which its own files cannot leave either. Raises `FileRefused`."""
@@ -79,6 +83,8 @@ class ConfinedFolder:
         if steps is None:
             by_link = "it is a link that leads out of the folder, or behind one"
             raise FileRefused("it is outside the folder" if lexical is None else by_link)
+        if self._runtime_files.has(steps):
+            raise FileRefused(WHY_REFUSED)
         patterns = self._blocked if steps == lexical else (*self._blocked, *SENSITIVE_NAMES)
         if pattern := find_blocking_pattern((*steps, "file") if is_folder else steps, patterns):
             raise FileRefused(f"files like {pattern!r} may contain secrets, and are never read")
@@ -105,6 +111,7 @@ class ConfinedFolder:
             raise FileRefused(_describe_os_error(error)) from error
         try:
             _check_regular(descriptor)
+            _check_secret_link(descriptor)
             found = read_descriptor(descriptor, max_bytes)
         except OSError as error:
             raise FileRefused(_describe_os_error(error)) from error
@@ -118,6 +125,8 @@ class ConfinedFolder:
         """Write a new file at a path that `resolve` returned. Raises `FileExistsError`, or `OSError`."""
         with os.fdopen(self._open(steps, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(data)
+            file.flush()
+            note_written_file(os.fstat(file.fileno()))
 
     def list_names(self) -> list[str]:
         """Return the names in the folder, in no order. Raises `OSError`, and `FileRefused` if it is no folder."""
@@ -147,6 +156,11 @@ def _split_below(path: str, root: str) -> Steps | None:
     if steps[0] == os.pardir:
         return None
     return () if steps == [os.curdir] else tuple(steps)
+
+
+def _check_secret_link(descriptor: int) -> None:
+    if is_link_to_secret(os.fstat(descriptor)):
+        raise FileRefused("it is another name of a file in your home that may contain secrets, and is never read")
 
 
 def _check_regular(descriptor: int) -> None:

@@ -5,7 +5,7 @@ removed as unused before the log names it. A content is checked against its dige
 has changed or cut off is refused. Only the owner can read the folder.
 """
 
-# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH111, PTH118 - a Path would cost every start milliseconds
+# ruff: noqa: PTH101, PTH103, PTH105, PTH108, PTH110, PTH118 - a Path would cost every start milliseconds
 import contextlib
 import os
 import re
@@ -19,6 +19,8 @@ from perdure.core.error import ConfigError
 
 from .file_head import UnreadableFile, read_file_head
 from .jail import MOST_READ_BYTES, compute_digest
+from .perdure_home import expand_user_path
+from .runtime_files import trust_runtime_file
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -35,8 +37,9 @@ class SnapshotFolder:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Name the folder; it is made at the first use."""
-        self.folder: str = os.path.abspath(os.path.expanduser(os.fspath(folder)))  # noqa: PTH100
+        self.folder: str = os.path.abspath(expand_user_path(os.fspath(folder)))  # noqa: PTH100
         """Absolute path of the folder."""
+        trust_runtime_file(self, self.folder, "folder")
 
     def save(self, data: bytes) -> str:
         """Store a content, and return its digest. Raises `ConfigError` if it cannot be written."""

@@ -8,6 +8,7 @@ name is opened in the one before it, without following links.
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Generator, Sequence
 from typing import Final
 
@@ -94,6 +95,20 @@ class FolderHandle:
                 os.close(here)
             here = below
         return here
+
+
+def let_owner_enter(folder: int, name: str) -> None:
+    """Let the owner of a folder in an open one read and change it; does nothing with a link or a file.
+
+    On Linux alone: there, what is opened without its content can be changed by its descriptor.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(name, PATH_FLAG | NO_LINK_FLAG, dir_fd=folder)
+        try:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IRWXU)  # noqa: PTH101 - a descriptor
+        finally:
+            os.close(descriptor)
 
 
 def _check_step(step: str) -> str:

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 FILE_NAME: Final = ".gitignore"
 MOST_BYTES: Final = 1024 * 1024
 """The most bytes of a file of rules that are read."""
+_STAR: Final = "*"
+_END_OF_NAME: Final = ("/", "")
 
 
 class IgnoreRule(NamedTuple):
@@ -80,29 +82,64 @@ def _parse_line(line: str) -> IgnoreRule | None:
 
 
 def _translate(pattern: str) -> str:
-    """Return the expression for a pattern that begins at the folder of its rules."""
-    parts: list[str] = []
+    """Return the expression for a pattern that begins at the folder of its rules.
+
+    What follows `*` or `**/` up to the next one is found where it first fits, and nowhere else: it takes linear time.
+    """
+    first, *others = _split(pattern)
+    parts = [_join_names(first)]
+    for number, tokens in enumerate(others, 1):
+        is_last = number == len(others)
+        names = _join_names(tokens)
+        parts.append(f"(?:[^/]+/)*{names}" if is_last else f"(?>(?:[^/]+/)*?{names})")
+    return "".join(parts)
+
+
+def _split(pattern: str) -> list[list[str]]:
+    """Return the expressions of the characters of a pattern, parted at each `**/`; `*` stays."""
+    parts: list[list[str]] = [[]]
     at = 0
     while at < len(pattern):
-        rest = pattern[at:]
-        if rest.startswith("**/") and (at == 0 or pattern[at - 1] == "/"):
-            parts.append("(?:[^/]+/)*")
+        begins = at == 0 or pattern[at - 1] == "/"
+        if begins and pattern.startswith("**/", at):
+            parts.append([])
             at += 3
-        elif rest == "**" and (at == 0 or pattern[at - 1] == "/"):
-            parts.append(".+")
+        elif begins and pattern[at:] == "**":
+            parts[-1].append(".+")
             at += 2
         else:
-            taken, size = _translate_character(rest)
-            parts.append(taken)
+            taken, size = _translate_character(pattern[at:])
+            parts[-1].append(taken)
             at += size
+    return parts
+
+
+def _join_names(tokens: Sequence[str]) -> str:
+    """Return the expression for names, in which each `*` but the last of a name is decided at once."""
+    parts: list[str] = []
+    fixed: list[str] = []
+    has_star = False
+    for token in (*tokens, ""):
+        if token != _STAR and token not in _END_OF_NAME:
+            fixed.append(token)
+            continue
+        text = "".join(fixed)
+        if token == _STAR:
+            parts.append(f"(?>[^/]*?{text})" if has_star else text)
+        else:
+            parts.append(f"{'[^/]*' if has_star else ''}{text}{token}")
+        fixed, has_star = [], token == _STAR
     return "".join(parts)
 
 
 def _translate_character(rest: str) -> tuple[str, int]:
-    """Return the expression for the first character of a pattern, and the number of characters that it took."""
+    """Return the expression for the first character of a pattern, and the number of characters that it took.
+
+    Stars stay one star.
+    """
     if rest[0] == "*":
         stars = len(rest) - len(rest.lstrip("*"))
-        return "[^/]*", stars
+        return _STAR, stars
     if rest[0] == "?":
         return "[^/]", 1
     if rest[0] == "\\" and len(rest) > 1:

@@ -24,6 +24,8 @@ from .confined_folder import FileRefused, Steps
 from .file_head import FileHead, read_descriptor
 from .folder_handle import PATH_FLAG, FolderHandle
 from .protected_names import PROTECTED_NAMES
+from .runtime_files import WHY_REFUSED, RuntimeFilesBelow
+from .secret_hard_links import is_link_to_secret
 from .sensitive_names import SENSITIVE_NAMES, BlockedNames, find_blocking_pattern
 
 MOST_READ_BYTES: Final = 20 * 1024 * 1024
@@ -89,6 +91,7 @@ class Jail:
         """The folder, with links resolved."""
         self._blocked = BlockedNames((*SENSITIVE_NAMES, *blocked))
         self._protected = (*PROTECTED_NAMES, *protected)
+        self._runtime_files = RuntimeFilesBelow(self.root)
         self._cleaned: set[Steps] = set()
         """Folders from which it has removed what killed processes had left."""
         try:
@@ -124,6 +127,8 @@ class Jail:
     def check(self, target: PathTarget, *, write: bool = False, is_folder: bool = False) -> Steps:
         """Return the names on the way to a target. Raises `FileRefused` if it is outside, secret, or protected."""
         steps = self._steps_to(target)
+        if self._runtime_files.has(steps):
+            raise FileRefused(WHY_REFUSED)
         if pattern := find_blocking_pattern(steps, self._protected if write else ()):
             raise FileRefused(f"files like {pattern!r} are never written by tools; do not try again")
         if pattern := self.find_blocked(steps, is_folder=is_folder):
@@ -131,7 +136,9 @@ class Jail:
         return steps
 
     def find_blocked(self, steps: Sequence[str], *, is_folder: bool = False) -> str:
-        """Return the pattern for which a file, or a folder, at the end of these names is hidden; empty if it is not."""
+        """Return the pattern, or the reason, for which a file or folder is hidden; empty if it is not."""
+        if self._runtime_files.has(steps):
+            return WHY_REFUSED
         return self._blocked.find(steps, is_folder=is_folder)
 
     def _steps_to(self, target: PathTarget) -> Steps:
@@ -169,7 +176,11 @@ class Jail:
         except OSError as error:
             raise FileRefused(describe_os_error(error)) from error
         try:
-            check_regular_file(os.fstat(descriptor))
+            status = os.fstat(descriptor)
+            check_regular_file(status)
+            if self._runtime_files.is_same_file(status):
+                raise FileRefused(WHY_REFUSED)
+            check_secret_link(status)
             yield descriptor
         except OSError as error:
             raise FileRefused(describe_os_error(error)) from error
@@ -197,7 +208,8 @@ class Jail:
         except OSError:
             return False
         try:
-            return stat.S_ISREG(os.fstat(descriptor).st_mode)
+            status = os.fstat(descriptor)
+            return stat.S_ISREG(status.st_mode) and not is_link_to_secret(status)
         finally:
             os.close(descriptor)
 
@@ -314,6 +326,12 @@ def _write_whole(descriptor: int, data: bytes) -> None:
 def _check_size(found: FileHead, max_bytes: int) -> None:
     if found.is_truncated or len(found.data) > max_bytes:
         raise FileRefused(f"it has {max(found.size, len(found.data)):,} bytes, and the limit is {max_bytes:,}")
+
+
+def check_secret_link(status: os.stat_result) -> None:
+    """Raise `FileRefused` for a file that is a hard link to a secret in the user's home."""
+    if is_link_to_secret(status):
+        raise FileRefused("it is another name of a file in your home that may contain secrets; do not try again")
 
 
 def check_regular_file(status: os.stat_result) -> None:

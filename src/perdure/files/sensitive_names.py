@@ -32,7 +32,7 @@ _MOST_KNOWN: Final = 100_000
 
 def find_blocking_pattern(steps: Sequence[str], patterns: Iterable[str]) -> str:
     """Return the pattern that forbids reading the file with the path `steps`; empty if the file may be read."""
-    plain = [_normalize_name(step) for step in steps]
+    plain = [normalize_name(step) for step in steps]
     return next((pattern for pattern in patterns if _is_match(plain, pattern)), "")
 
 
@@ -44,33 +44,34 @@ class BlockedNames:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = tuple(patterns)
-        steps = {_normalize_name(step) for pattern in patterns for step in pattern.strip("/").split("/")}
+        steps = {normalize_name(step) for pattern in patterns for step in pattern.strip("/").split("/")}
         self._any_step = re.compile("|".join([translate(each) for each in sorted(steps)]) or r"(?!)")
         self._known: dict[str, bool] = {}
 
     def find(self, steps: Sequence[str], *, is_folder: bool = False) -> str:
         """Return the pattern that forbids a file, or a folder with everything in it; empty if it may be read."""
-        if not any(self._may_match(step) for step in steps):
+        if not any(self.may_match(step) for step in steps):
             return ""
         return find_blocking_pattern((*steps, "") if is_folder else steps, self._patterns)
 
-    def _may_match(self, name: str) -> bool:
+    def may_match(self, name: str) -> bool:
+        """Return True if a path with this name in it may match a pattern."""
         known = self._known.get(name)
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[name] = self._any_step.match(_normalize_name(name)) is not None
+            known = self._known[name] = self._any_step.match(normalize_name(name)) is not None
         return known
 
 
 def _is_match(names: Sequence[str], pattern: str) -> bool:
-    wanted = [_normalize_name(each) for each in pattern.strip("/").split("/")]
+    wanted = [normalize_name(each) for each in pattern.strip("/").split("/")]
     last = len(names) - len(wanted)
     places = range(last) if pattern.endswith("/") else range(last, last + 1)
     return last >= 0 and any(all(map(fnmatchcase, names[at:], wanted)) for at in places)
 
 
-def _normalize_name(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Normalize a file name, so that spellings which file systems treat as equal are equal.
 
     Spellings differ in case, in Unicode forms, in invisible characters, and in trailing dots.

@@ -2,7 +2,7 @@
 
 # ruff: noqa: PTH118, PTH120 - a Path would cost every start milliseconds
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from .confined_folder import FileRefused
@@ -13,17 +13,21 @@ from .jail import Jail
 _VERSION_CONTROL: Final = ".git"
 
 
-def walk_files(jail: Jail, start: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def walk_files(
+    jail: Jail, start: Sequence[str], on_unreadable: Callable[[tuple[str, ...], OSError], None] | None = None
+) -> Iterator[tuple[str, ...]]:
     """Yield the path of each regular file below a folder of a `Jail`, as a tuple of names, unsorted.
 
-    Links are not followed, and folders that cannot be read are left out.
+    Links are not followed. Folders that cannot be read are left out, and told to `on_unreadable`.
     """
     pending = [(tuple(start), _rules_above(jail, start))]
     while pending:
         steps, rules = pending.pop()
         try:
             entries = jail.scan(steps)
-        except OSError:
+        except OSError as error:
+            if on_unreadable is not None:
+                on_unreadable(steps, error)
             continue
         names = {each.name for each in entries}
         if _VERSION_CONTROL in names:
@@ -49,10 +53,16 @@ def _rules_above(jail: Jail, start: Sequence[str]) -> tuple[IgnoreRules, ...]:
         found += _read_rules(jail, start[:depth])
         if os.path.lexists(os.path.join(jail.root, *start[:depth], _VERSION_CONTROL)):
             return tuple(reversed(found))
-    if os.path.lexists(os.path.join(jail.root, _VERSION_CONTROL)):
-        return tuple(reversed(found))
-    below, folder = os.path.basename(jail.root), os.path.dirname(jail.root)  # noqa: PTH119
+    return (*find_rules_above(jail.root), *reversed(found))
+
+
+def find_rules_above(root: str) -> tuple[IgnoreRules, ...]:
+    """Return the ignore rules of the folders above a folder, up to the root of its repository, the outermost first."""
+    found: list[IgnoreRules] = []
+    below, folder = os.path.basename(root), os.path.dirname(root)  # noqa: PTH119
     names: tuple[str, ...] = (below,)
+    if os.path.lexists(os.path.join(root, _VERSION_CONTROL)):
+        return ()
     while True:
         try:
             text = read_file_head(os.path.join(folder, FILE_NAME), MOST_BYTES).data.decode("utf-8", "replace")

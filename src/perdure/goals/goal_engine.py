@@ -216,7 +216,8 @@ class GoalEngine:
         )
         done = sum([each.done for each in verdict.items])
         text = f"Iteration {number}: {done} of {len(verdict.items)} items are done. {summary}".strip()
-        await self._store(run, given, Message("assistant", (Text(text),)))
+        judged = merge_labels(labels, await self._read_labels(session_id))
+        await self._store(run, given, Message("assistant", (Text(text),), labels=judged))
 
     def _could_look(self, outcome: Outcome[Any]) -> bool:
         """Return False if the checker had tools, but the budget left it only the last turn, in which it has none."""
@@ -246,10 +247,11 @@ class GoalEngine:
             summary = await self._wind_down()
         summary = summary or self._describe_state()
         usage, cost_usd = await self._spending.measure_usage(self._roles.maker)
-        answer = f"The goal is {status}{f' ({reason})' if reason else ''}. {summary}".strip()
-        await self._store(
-            run, GoalEnded(status, reason, summary, usage, cost_usd), Message("assistant", (Text(answer),))
-        )
+        text = f"The goal is {status}{f' ({reason})' if reason else ''}. {summary}".strip()
+        recent = self._record.iterations[-2:] or [None]  # of the last one, the maker may not have begun
+        labels = merge_labels(*[await self._collect_labels(each) for each in recent])
+        answer = Message("assistant", (Text(text),), labels=labels)
+        await self._store(run, GoalEnded(status, reason, summary, usage, cost_usd), answer)
         outcome = run.outcome(*_OUTCOMES.get(status, ("stopped", status)))
         return replace(outcome, usage=usage, cost_usd=cost_usd)
 
@@ -316,7 +318,7 @@ class GoalEngine:
             return merge_labels(*[await self._read_labels(each.session_id) for each in plans])
         made = () if iteration.maker is None else await self._read_labels(iteration.maker.session_id)
         judged = () if iteration.verdict is None else await self._read_labels(iteration.verdict.session_id)
-        return merge_labels(made, judged)
+        return merge_labels(made, judged, () if iteration.grade is None else iteration.grade.labels)
 
     async def _read_labels(self, session_id: str) -> list[str]:
         """Return the labels of what a session has seen; of a checker, of what it has read beside its prompt."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from perdure.core.error import SessionNotFound
 from perdure.core.event import Entry, RunEnded, RunResumed, RunStarted, RunWaiting
 from perdure.core.message import Usage
+from perdure.core.reserved_session_ids import check_not_reserved
 from perdure.core.store import Store
 from perdure.grading import Grade
 
@@ -225,6 +226,7 @@ async def read_goal(goal_id: str, store: Store) -> GoalRecord:
 
     A goal that no living process pursues, because its process was killed, is `paused` with the reason `interrupted`.
     """
+    check_not_reserved(goal_id, store)
     record = fold_goal(goal_id, await store.read(goal_id))
     if record.goal is None:
         raise SessionNotFound(f"there is no goal {goal_id!r} in this store: `perdure goal list` lists those that are")

@@ -5,6 +5,7 @@ import os
 from typing import Final, NamedTuple
 
 from perdure.core.error import ConfigError, ToolError
+from perdure.files.folder_origin import record_copy
 from perdure.hosts.local_files import LocalFiles
 from perdure.hosts.local_git import LocalGit
 
@@ -36,6 +37,7 @@ def prepare_worktree(folder: str | os.PathLike[str], goal_id: str) -> GoalWorktr
         _check_links(parent)
         if not os.path.isdir(path):
             _make_folder(parent)
+            record_copy(git.find_work_tree(), os.path.realpath(path))
             git.add_worktree(path, branch)
         made = LocalGit(LocalFiles(path))
         if os.path.realpath(made.find_work_tree()) != os.path.realpath(path):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from perdure.core.loop import react
 from perdure.core.run_function_types import find_shutdown_signal
-from perdure.core.stop_conditions import Limits
+from perdure.core.stop_conditions import Limits, merge_limits
 from perdure.runtime.agent import Agent
 
 from .checker_and_planner_replies import make_verdict_validator, validate_plan
@@ -35,7 +35,9 @@ def build_read_only_agent(agent: "Agent[Any]", name: str, instructions: str) -> 
         role="",
         roles=(),
     )
-    readable = tuple([each.name for each in built.tools if each.effect == "read"])
+    allowed = agent.limits.allowed_tools
+    found = [each.name for each in built.tools if each.effect == "read"]
+    readable = tuple([each for each in found if allowed is None or each in allowed])
     return built.replace(limits=replace(built.limits, allowed_tools=readable))
 
 
@@ -56,7 +58,4 @@ def add_verdict_validator(checker: "Agent[Any]", items: Sequence[ChecklistItem])
 
 def limit_seconds(limits: Limits, seconds: float | None) -> Limits:
     """Return run limits whose time limit is at most `seconds`; unchanged if that is `None`."""
-    if seconds is None:
-        return limits
-    own = limits.timeout_seconds
-    return replace(limits, timeout_seconds=max(seconds, 0.001) if own is None else min(own, max(seconds, 0.001)))
+    return limits if seconds is None else merge_limits(limits, Limits(timeout_seconds=max(seconds, 0.001)))

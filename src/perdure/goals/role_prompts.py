@@ -83,7 +83,9 @@ def build_maker_prompt(
     if last is not None and last.verdict is not None and last.verdict.summary:
         remarks += f"\n# Findings of the last check\n{last.verdict.summary}\n"
     if last is not None and last.grade is not None and not last.grade.passed:
-        remarks += f"\n# Result of {last.grade.grader}\n{last.grade.feedback}\n"
+        remarks += f"\n# Result of {last.grade.grader} (each line of its output begins with >)\n"
+        remarks += f"{_quote_lines(last.grade.feedback)}\n"
+        labels = merge_labels(tuple(labels), last.grade.labels)
     text = MAKER_PROMPT.format(objective=objective, checklist=format_checklist(items), remarks=remarks)
     return Message("user", (Text(text),), labels=tuple(labels))
 
@@ -102,7 +104,8 @@ def build_checker_prompt(
         remarks=remarks,
         report=_quote_lines(shorten_text(report, MOST_REPORT_CHARACTERS) or "(none)"),
     )
-    return Message("user", (Text(text),), labels=merge_labels((UNTRUSTED_LABEL,), labels))
+    graded = () if grade is None or grade.passed else grade.labels
+    return Message("user", (Text(text),), labels=merge_labels((UNTRUSTED_LABEL,), labels, graded))
 
 
 def format_checklist(items: Sequence[ChecklistItem]) -> str:

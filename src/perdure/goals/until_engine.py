@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from perdure.core import argument_checks
 from perdure.core.event import Custom, Entry, MessageAdded
+from perdure.core.fallback_answer import FallbackAnswer, add_fallback_answer
 from perdure.core.jsonable import to_jsonable
 from perdure.core.loop import react
 from perdure.core.message import Usage, user
@@ -16,13 +17,14 @@ from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run, call_engine
 from perdure.core.run_function_types import get_engine_name
 from perdure.core.thread_safe_msgspec import convert
+from perdure.engines.private_run import NEXT_ROUND_ORIGIN, find_work_index
 from perdure.grading import AnyGrader, Evidence, Grade, grade_evidence, to_grader
 from perdure.grading.grader import GRADE_SECONDS
 from perdure.runtime.output import ANSWER_TOOL
 
 GRADE_EVENT: Final = "grade"
 """Name of the custom event that stores a grade."""
-GRADE_ORIGIN: Final = "grade"
+GRADE_ORIGIN: Final = NEXT_ROUND_ORIGIN
 """Origin of the message with which the next round begins."""
 MAX_ROUNDS: Final = 5
 
@@ -49,7 +51,8 @@ class UntilEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Work and grade in turns, until the grade passes, the rounds are used up, or the run ends otherwise."""
-        grades = list_grades(run.entries)
+        add_fallback_answer(run, _find_graded_answer)
+        grades = list_grades(run.entries, run.path)
         is_graded = _ends_with_grade(run.entries)
         while True:
             outcome = await call_engine(self._engine, run)
@@ -66,7 +69,7 @@ class UntilEngine:
             if ending is not None:
                 await run.emit(run.stamp_event(event))
                 return _add_grading_cost(ending, grades)
-            feedback = user(grade.feedback or _get_goal(run), origin=GRADE_ORIGIN)
+            feedback = user(grade.feedback or _get_goal(run), origin=GRADE_ORIGIN, labels=grade.labels)
             await run.emit(run.stamp_event(event), run.stamp_event(MessageAdded(feedback)))
 
     def _find_ending(self, run: Run, grades: Sequence[GradeGiven], outcome: Outcome[Any]) -> Outcome[Any] | None:
@@ -92,8 +95,9 @@ def until(
 
     All rounds are one run in one session: the feedback of the grader is the next message, and the limits of the run
     hold for all of them together. Each grade is an event in the log, which `read_grades` reads. A run whose last grade
-    did not pass ends as `stopped`, with the reason `max_rounds`; if the grader itself failed, with `grader_failed`. The
-    tokens and the cost of a model that grades are added to the outcome, and count for the limits.
+    did not pass ends as `stopped`, with the reason `max_rounds`; if the grader itself failed, with `grader_failed`. A
+    round that ends without an answer, such as at a limit, leaves the answer of the round before. The tokens and the
+    cost of a model that grades are added to the outcome, and count for the limits.
 
     Args:
         grader: A grader, or a function that gets the evidence of a round.
@@ -107,12 +111,12 @@ def until(
     return UntilEngine(grader, engine, max_rounds, timeout_seconds)
 
 
-def list_grades(entries: Sequence[Entry]) -> list[GradeGiven]:
-    """Return the grades stored in log entries of a run or of a whole session, in order."""
+def list_grades(entries: Sequence[Entry], path: str = "") -> list[GradeGiven]:
+    """Return the grades stored in log entries of a run or of a whole session, in order; of a subagent, by its path."""
     found: list[GradeGiven] = []
     for entry in entries:
         event = entry.event
-        if isinstance(event, Custom) and event.name == GRADE_EVENT and not event.path:
+        if isinstance(event, Custom) and event.name == GRADE_EVENT and event.path == path:
             try:
                 given = convert(event.data, GradeGiven)
             except (msgspec.ValidationError, ValueError):  # an event of that name of another program
@@ -142,9 +146,20 @@ def _build_evidence(run: Run, outcome: Outcome[Any], number: int) -> Evidence:
     """Return the evidence of a round. The answer of an answer tool is its arguments."""
     evidence = Evidence.from_outcome(outcome, goal=_get_goal(run), round=number)
     answers = [each for each in evidence.tool_calls if each.name == ANSWER_TOOL]
-    if outcome.status == "stopped" and answers:
+    if answers and not outcome.text:
         return replace(evidence, answer=answers[-1].arguments, status="done")
     return evidence
+
+
+def _find_graded_answer(run: Run) -> FallbackAnswer | None:
+    """Return the answer of the last round that was graded, for a run that ends in the next one without an answer."""
+    index = find_work_index(run)
+    if index == run.state.first_message_index:
+        return None
+    reply = next(each for each in reversed(run.messages[:index]) if each.role == "assistant")
+    answers = [each.arguments for each in reply.tool_calls if each.name == ANSWER_TOOL]
+    text = answers[0] if answers else reply.text
+    return FallbackAnswer(text, index) if text else None
 
 
 def _get_goal(run: Run) -> str:

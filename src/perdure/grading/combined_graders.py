@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core import argument_checks
-from perdure.core.message import Usage
+from perdure.core.message import Usage, merge_labels
 
 from .evidence import Evidence
 from .grade import Grade, GraderFailure
@@ -51,6 +51,7 @@ class CombinedGrader:
             parts=parts,
             failure=None if is_judged else _join_failures(failures),
             usage=sum([each.usage for each in parts], Usage()),
+            labels=merge_labels(*[each.labels for each in parts]),
             cost_usd=None if None in costs or not costs else sum([each or 0.0 for each in costs]),
         )
 

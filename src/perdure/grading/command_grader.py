@@ -5,9 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from perdure.core import argument_checks
+from perdure.core.message import merge_labels
 from perdure.core.model_and_tool_wrappers import shorten_text
+from perdure.core.thread_pool import THREAD_POOL
 from perdure.hosts.local_shell import LocalShell, Sandbox
+from perdure.toolkits.shell import list_trust_labels
 from perdure.toolkits.shell_backend import ShellBackend, ShellCommand, ShellResult
+from perdure.toolkits.text_origin import list_folder_labels
 
 from .evidence import Evidence
 from .grade import Grade, build_failed_grade
@@ -56,7 +60,12 @@ class CommandGrader:
             return build_failed_grade(self.name, "raised", f"it cannot be run: {_describe_output(done)}")
         passed = not done.is_error
         feedback = "" if passed else f"{self.name} ended with exit code {done.exit_code}\n{_describe_output(done)}"
-        return Grade(passed=passed, feedback=feedback.strip(), grader=self.name)
+        labels = () if passed else await THREAD_POOL.run(self._list_labels, (), {})
+        return Grade(passed=passed, feedback=feedback.strip(), grader=self.name, labels=labels)
+
+    def _list_labels(self) -> tuple[str, ...]:
+        """Return the labels of the output, as those of a command of the agent."""
+        return merge_labels(list_trust_labels(self._shell.confinement), list_folder_labels(self._shell))
 
     async def _remove_spool_files(self) -> None:
         """Remove the spool files of a shell of ours, unless a program that grades another answer still writes some."""
@@ -77,6 +86,7 @@ def command_grader(
     timeout_seconds: float = COMMAND_SECONDS,
     shell: ShellBackend | None = None,
     name: str = "",
+    trusted: bool | None = None,
 ) -> Grader:
     """Make a grader that runs a program, and passes if its exit code is 0. The program gets the answer as its input.
 
@@ -92,6 +102,8 @@ def command_grader(
         timeout_seconds: The time after which it is ended; that is a failure of the grader, and not of the work.
         shell: A backend to run it, instead of this machine; then the other options of the machine do not count.
         name: The name in grades; by default the command.
+        trusted: True if you, or people whom you trust, wrote what is in the folder; else its output is `untrusted`. By
+            default True, unless the folder is in a git repository.
     """
     argument_checks.require_text("command_grader", "name", name)
     argument_checks.require_number("command_grader", "timeout_seconds", timeout_seconds)
@@ -101,7 +113,7 @@ def command_grader(
     if not (line.strip() or words) or not all(isinstance(each, str) and each for each in words):
         argument_checks.raise_config_error("command_grader", "command", command, "give a program, as ['pytest', '-q']")
     given = ShellCommand(argv=words, line=line, timeout_seconds=timeout_seconds)
-    backend = shell or LocalShell(cwd, env=env, sandbox=sandbox, network=network)
+    backend = shell or LocalShell(cwd, env=env, sandbox=sandbox, network=network, trusted=trusted)
     return CommandGrader(given, backend, name or given.line or " ".join(words), owns_shell=shell is None)
 
 

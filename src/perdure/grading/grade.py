@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.message import Usage
+from perdure.core.message import Usage, check_labels
 
 GraderFailureKind: TypeAlias = Literal["raised", "timeout", "invalid"]
 """The grader raised an error, took too long, or returned something that is not a grade."""
@@ -47,11 +47,14 @@ class Grade(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens that the grader used."""
     cost_usd: float | None = None
     """Cost of these tokens; `None` if it is not known, or there are none."""
+    labels: tuple[str, ...] = ()
+    """Labels of the feedback: where its text is from, such as `untrusted`. The next attempt gets them with it."""
 
     def __post_init__(self) -> None:
         argument_checks.require_bool("Grade", "passed", self.passed)
         argument_checks.require_text("Grade", "feedback", self.feedback)
         argument_checks.require_text("Grade", "grader", self.grader)
+        msgspec.structs.force_setattr(self, "labels", check_labels(self.labels))
         msgspec.structs.force_setattr(self, "feedback", replace_surrogates(self.feedback))  # so that it can be stored
         msgspec.structs.force_setattr(self, "grader", replace_surrogates(self.grader))
         if self.score is _NO_SCORE:

@@ -15,17 +15,17 @@ URL = "https://api.search.brave.com/res/v1/web/search"
 _MOST_RESULTS = 20
 
 
-class _Page(Struct):
+class _BravePage(Struct):
     title: str | None = None
     url: str | None = None
     description: str | None = None
 
 
 class _Web(Struct):
-    results: list[_Page] = []
+    results: list[_BravePage] = []
 
 
-class _Answer(Struct):
+class _BraveAnswer(Struct):
     web: _Web | None = None
 
 
@@ -48,7 +48,7 @@ class BraveSearch:
     async def search(self, query: WebSearchQuery) -> Sequence[WebSearchResult]:
         """Return the pages that match a query."""
         parameters = {"q": query.text, "count": str(min(query.max_results, _MOST_RESULTS))}
-        answer = await self._endpoint.get_json(_Answer, parameters, {"x-subscription-token": self._key.strip()})
+        answer = await self._endpoint.get_json(_BraveAnswer, parameters, {"x-subscription-token": self._key.strip()})
         pages = answer.web.results if answer.web is not None else []
         return build_results([(each.title, each.url, each.description) for each in pages], query.max_results)
 

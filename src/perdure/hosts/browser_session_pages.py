@@ -2,21 +2,24 @@
 
 import asyncio
 import contextlib
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from perdure.core.error import EffectUnknown, ToolError
+from perdure.core.error import ToolError
 from perdure.core.url_target import UrlTarget
 from perdure.net.egress_proxy import EgressProxy
 from perdure.net.error import EgressDenied
 from perdure.toolkits.browser_backend import BrowserDownload, BrowserImage, BrowserSnapshot, ScrollDirection
 
-from .page_snapshot import MOST_FRAMES, FrameSnapshot, KnownElement, read_frame
+from .page_element import KnownElement
+from .page_snapshot import FrameSnapshot, read_frame
+from .page_world import MOST_FRAMES, PageWorlds, ScriptFailed, is_hostless
+from .playwright_error import describe_playwright_error
+from .pressed_key import parse_key
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Dialog, Download, ElementHandle, Page, Response, Route
+    from playwright.async_api import BrowserContext, Dialog, Download, Frame, Page, Request, Response, Route
 
 T = TypeVar("T")
 
@@ -27,6 +30,8 @@ _LOAD_SECONDS: Final = 5.0
 """Time for what a page loads; some pages never end."""
 _MOST_IMAGE_BYTES: Final = 2 * 1024 * 1024
 _MOST_NOTES: Final = 10
+_MOST_FRAME_TEXT: Final = 16 * 1024 * 1024
+"""The most characters in the addresses and names of a page's frames, all of which this process gets."""
 _FORBIDDEN: Final = 403
 _SCROLLS: Final = {
     "up": "scrollBy(0, -innerHeight * 0.9)",
@@ -36,20 +41,6 @@ _SCROLLS: Final = {
 }
 _REACT_SECONDS: Final = 3.0
 """Time for a page to show that it reacts at all."""
-_FILL_SCRIPT: Final = """(element, text) => {
-  const event = {bubbles: true, composed: true}, kind = {INPUT: HTMLInputElement, TEXTAREA: HTMLTextAreaElement};
-  element.focus();
-  if (kind[element.tagName]) {
-    Object.getOwnPropertyDescriptor(kind[element.tagName].prototype, "value").set.call(element, text);
-    element.dispatchEvent(new InputEvent("input", {...event, data: text, inputType: "insertReplacementText"}));
-  } else {
-    getSelection().selectAllChildren(element);
-    document.execCommand(text ? "insertText" : "delete", false, text);
-  }
-  element.dispatchEvent(new Event("change", event));
-}"""
-"""Sets the text of a field inside its own document: keys would go to the frame that has the focus at that moment."""
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class BrowserSessionPages:
@@ -57,7 +48,6 @@ class BrowserSessionPages:
 
     def __init__(
         self,
-        session: str,
         context: "BrowserContext",
         proxy: EgressProxy,
         *,
@@ -65,7 +55,6 @@ class BrowserSessionPages:
         new_ref: Callable[[], str],
         max_download_bytes: int,
     ) -> None:
-        self._session = session
         self._context = context
         self._proxy = proxy
         self._seconds = seconds
@@ -75,6 +64,7 @@ class BrowserSessionPages:
         self._notes: list[str] = []
         self._expected: asyncio.Future[Download] | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._worlds = PageWorlds()
         self.elements: dict[str, KnownElement] = {}
         """The elements of the latest snapshot by their references."""
         self.lock = asyncio.Lock()
@@ -86,51 +76,62 @@ class BrowserSessionPages:
 
     async def navigate(self, target: UrlTarget) -> BrowserSnapshot:
         """Visit a URL, and return the page that it leads to."""
+        from playwright.async_api import Error
+
         since = self._proxy.denial_count
-        async with self._translate_errors(since):
+        urls = [target.url]
+
+        def add_request(request: "Request") -> None:
+            if request.is_navigation_request():
+                urls.append(request.url)
+
+        async with self._translate_errors():
             page = self._pages[-1] if self._pages else await self._context.new_page()
-            response = await self._visit(page, target.url)
+            page.on("request", add_request)
+            try:
+                response = await self._visit(page, target.url)
+            except Error as error:
+                if "ERR_TUNNEL_CONNECTION_FAILED" in str(error):
+                    self._raise_denial(since, urls)
+                raise
+            finally:
+                page.remove_listener("request", add_request)
         if response is not None and response.status == _FORBIDDEN:  # by the host, or by the proxy
-            places = {_get_place(target.url), _get_place(page.url)}
-            for each in self._proxy.list_denials(since):
-                if (each.host, each.port) in places:
-                    raise EgressDenied(each.reason)
+            self._raise_denial(since, [target.url, page.url])
         return await self._settle()
+
+    def _raise_denial(self, since: int, urls: Sequence[str]) -> None:
+        """Raise `EgressDenied` if the proxy has refused one of these hosts; what other sessions visit is not told."""
+        places = {_get_place(each) for each in urls}
+        for each in self._proxy.list_denials(since):
+            if (each.host, each.port) in places:
+                raise EgressDenied(each.reason)
 
     async def click(self, ref: str) -> BrowserSnapshot:
         """Click on an element, and return the page after it."""
-        async with self._use_element(ref) as handle:
-            await handle.click()
-        return await self._settle()
+        return await self._use_element(ref, "click")
 
     async def type_text(self, ref: str, text: str, *, submit: bool) -> BrowserSnapshot:
         """Replace the text of a field, and return the page after it."""
-        async with self._use_element(ref) as handle:
-            await handle.wait_for_element_state("editable")
-            await self._bound(handle.evaluate(_FILL_SCRIPT, text))
-            if submit:
-                await handle.press("Enter")
-        return await self._settle()
+        return await self._use_element(ref, "type", text, submit)
 
     async def select_option(self, ref: str, option: str) -> BrowserSnapshot:
         """Choose an option of a list by its label, or else its value."""
-        known = self._get_known(ref).element
-        async with self._use_element(ref) as handle:
-            await (
-                handle.select_option(label=option) if option in known.options else handle.select_option(value=option)
-            )
-        return await self._settle()
+        return await self._use_element(ref, "select", option)
 
     async def press_key(self, ref: str, key: str) -> BrowserSnapshot:
         """Press a key in an element."""
-        async with self._use_element(ref) as handle:
-            await handle.press(key)
-        return await self._settle()
+        return await self._use_element(ref, "press", parse_key(key))
 
     async def scroll(self, direction: ScrollDirection) -> BrowserSnapshot:
         """Scroll the current page."""
         async with self._translate_errors():
-            await self._bound(self._get_page().evaluate(_SCROLLS[direction]))
+            worlds = PageWorlds()
+            try:
+                world = (await self._bound(worlds.open(self._get_page())))[0]
+                await self._bound(world.evaluate(f"({_SCROLLS[direction]}, document)"))
+            finally:
+                self._start(worlds.close())
         return await self._settle()
 
     async def go_back(self) -> BrowserSnapshot:
@@ -163,7 +164,18 @@ class BrowserSessionPages:
     async def take_screenshot(self, *, full_page: bool) -> BrowserImage:
         """Return a picture of the current page: PNG, or JPEG if that would be large."""
         page = self._get_page()
-        before = [each.url for each in page.frames]
+        shown = dict.fromkeys([each.url for each in page.frames])
+
+        def add_frame(frame: "Frame") -> None:  # it may be gone again before the picture is complete
+            shown[frame.url] = None
+
+        page.on("framenavigated", add_frame)
+        try:
+            return await self._photograph(page, shown, full_page=full_page)
+        finally:
+            page.remove_listener("framenavigated", add_frame)
+
+    async def _photograph(self, page: "Page", shown: dict[str, None], *, full_page: bool) -> BrowserImage:
         async with self._translate_errors():
             data = await page.screenshot(full_page=full_page, type="png")
             kind = "image/png"
@@ -171,15 +183,27 @@ class BrowserSessionPages:
                 data, kind = await page.screenshot(full_page=full_page, type="jpeg", quality=70), "image/jpeg"
         if len(data) > _MOST_IMAGE_BYTES:
             raise ToolError("the picture is too large: ask for what is visible, not for the whole page")
-        shown = dict.fromkeys([*before, *[each.url for each in page.frames]])  # it may have been left meanwhile
+        shown |= dict.fromkeys([each.url for each in page.frames])
+        if is_hostless(page.url):  # such as a tab that a page has opened and written into
+            shown[await self._find_maker(page)] = None
         return BrowserImage(page.url, tuple(shown), data, kind)
+
+    async def _find_maker(self, page: "Page") -> str:
+        """Return the address of the document that has made a page without a host; empty if there is none."""
+        worlds = PageWorlds()
+        try:
+            read = await read_frame((await self._bound(worlds.open(page)))[0], self._new_ref)
+        finally:
+            self._start(worlds.close())
+        if read is None:
+            raise ToolError("the page does not react")
+        return read.frame.within
 
     async def download(self, ref: str) -> BrowserDownload:
         """Click on an element, and return the file that is downloaded by it."""
         self._expected = asyncio.get_running_loop().create_future()
         try:
-            async with self._use_element(ref) as handle:
-                await handle.click()
+            await self._get_known(ref).use("click", seconds=self._seconds)
             async with asyncio.timeout(self._seconds):
                 found = await self._expected
             return await self._read_download(found)
@@ -211,8 +235,12 @@ class BrowserSessionPages:
         """Read the current page. References of earlier snapshots are not valid any more."""
         page = self._get_page()
         self.elements = {}
-        frames = page.frames[:MOST_FRAMES]  # at the same time: those that do not react cost the time of one
-        read = await asyncio.gather(*[read_frame(each, self._session, self._new_ref) for each in frames])
+        worlds, before = PageWorlds(), self._worlds
+        self._worlds = worlds
+        self._start(before.close())
+        async with self._translate_errors():
+            frames = await self._bound(worlds.open(page))
+        read = await asyncio.gather(*[read_frame(each, self._new_ref) for each in frames])  # those that hang: at once
         found: list[FrameSnapshot] = [each for each in read if each is not None]
         if not read or read[0] is None:
             raise ToolError(f"the page {page.url[:200]!r} does not react, or is being left: use browser_snapshot")
@@ -220,7 +248,7 @@ class BrowserSessionPages:
         if len(page.frames) > MOST_FRAMES:
             self._note(f"the page has {len(page.frames)} frames, of which {MOST_FRAMES} are shown")
         notes, self._notes = tuple(self._notes), []
-        return BrowserSnapshot(page.url, read[0].title, tuple([each.frame for each in found]), notes)
+        return BrowserSnapshot(read[0].frame.url, read[0].title, tuple([each.frame for each in found]), notes)
 
     async def close(self) -> None:
         """Close all pages."""
@@ -236,6 +264,9 @@ class BrowserSessionPages:
         page.on("dialog", self._dismiss_dialog)
         page.on("download", self._meet_download)
         page.on("crash", self._drop_crashed_page)
+        sizes: list[int] = []
+        for event in ("frameattached", "framenavigated"):
+            page.on(event, lambda frame: self._count_frame(page, frame, sizes))
         if len(self._pages) > 1:
             self._note("a new tab was opened, which is the current page now")
         if len(self._pages) > _MOST_PAGES:
@@ -249,6 +280,14 @@ class BrowserSessionPages:
         self._note("the page before has crashed")
         self._remove_page(page)
         self._start(page.close())
+
+    def _count_frame(self, page: "Page", frame: "Frame", sizes: list[int]) -> None:
+        """Close a page whose frames have addresses or names without end."""
+        sizes[:] = [sum(sizes) + len(frame.url) + len(frame.name)]
+        if sizes[0] > _MOST_FRAME_TEXT and page in self._pages:
+            self._note("a page was closed: the addresses and names of its frames are too long")
+            self._remove_page(page)
+            self._start(page.close())
 
     def _dismiss_dialog(self, dialog: "Dialog") -> None:
         """Dismiss a dialog, which would stop the page: an alert, or a question to which the answer is no.
@@ -297,26 +336,10 @@ class BrowserSessionPages:
             raise ToolError(f"there is no element {ref[:50]!r} in the latest snapshot of this session")
         return known
 
-    async def _get_handle(self, ref: str) -> "ElementHandle":
-        """Return an element of the page, if its frame still shows the document that it was found in."""
-        known = self._get_known(ref)
-        handle = (
-            await self._bound(known.nodes.evaluate_handle("(nodes, index) => nodes[index]", known.index))
-        ).as_element()
-        if handle is None or await handle.owner_frame() != known.frame or not _is_same_place(known):
-            raise ToolError(f"the page has changed, and {ref!r} is not there any more: use browser_snapshot")
-        return handle
-
-    @contextlib.asynccontextmanager
-    async def _use_element(self, ref: str) -> AsyncGenerator["ElementHandle", None]:
-        """Give an element for a step. An error in the step is an `EffectUnknown`: it may have been done."""
-        async with self._translate_errors():
-            handle = await self._get_handle(ref)
-        try:
-            async with self._translate_errors():
-                yield handle
-        except ToolError as error:
-            raise EffectUnknown(str(error)) from None
+    async def _use_element(self, ref: str, step: str, *given: Any) -> BrowserSnapshot:
+        """Do a step with an element in its own document, and return the page after it."""
+        await self._get_known(ref).use(step, *given, seconds=self._seconds)
+        return await self._settle()
 
     async def _visit(self, page: "Page", url: str) -> "Response | None":
         """Visit a URL. A page that does not react is closed, so that the next visit begins with a new one."""
@@ -369,16 +392,13 @@ class BrowserSessionPages:
             raise ToolError("the page does not react") from None
 
     @contextlib.asynccontextmanager
-    async def _translate_errors(self, denials_since: int | None = None) -> AsyncGenerator[None, None]:
-        """Raise `ToolError` for an error of Playwright, and `EgressDenied` if the proxy has refused a tunnel."""
+    async def _translate_errors(self) -> AsyncGenerator[None, None]:
+        """Raise `ToolError` for an error of Playwright."""
         from playwright.async_api import Error
 
         try:
             yield
-        except Error as error:
-            if denials_since is not None and "ERR_TUNNEL_CONNECTION_FAILED" in str(error):
-                for each in self._proxy.list_denials(denials_since):
-                    raise EgressDenied(each.reason) from None
+        except (Error, ScriptFailed) as error:
             raise ToolError(describe_playwright_error(str(error))) from None
 
 
@@ -389,24 +409,3 @@ def _get_place(url: str) -> tuple[str, int]:
     except ValueError:
         return "", 0
     return target.host, target.port
-
-
-def _is_same_place(known: KnownElement) -> bool:
-    """Return True if a frame has still the origin that rules and secrets were checked for."""
-    if known.frame.is_detached():
-        return False
-    try:
-        return UrlTarget.of(known.frame.url).origin == UrlTarget.of(known.element.url).origin
-    except ValueError:
-        return known.frame.url == known.element.url
-
-
-def describe_playwright_error(message: str) -> str:
-    """Return an error message of Playwright as one line for the model, without Playwright's call log."""
-    text = _COLOUR.sub("", message).partition("Call log:")[0].strip()
-    line = " ".join(text.split())[:400]
-    if "Download is starting" in line:
-        return "the address is a file, not a page: use browser_download with the element that links to it"
-    if "closed" in line and "Target" in line:
-        return "the page was closed, or the browser has ended: use browser_navigate"
-    return line or "the browser failed"

@@ -1,6 +1,6 @@
 """The sandbox of commands on Linux: bubblewrap, with all files read-only but the working folder, and no network."""
 
-# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH111, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119 - before every command, where pathlib would cost milliseconds
+# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119 - before every command, where pathlib would cost milliseconds
 import contextlib
 import os
 import shutil
@@ -8,27 +8,29 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
-from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
+from perdure.files.perdure_home import get_perdure_home, get_user_home
+from perdure.files.runtime_files import iterate_folders_above
+from perdure.files.secret_hard_links import is_link_to_secret, list_linked_secrets
+from perdure.files.secret_named_files import IGNORE_FILES, MOST_ENTRIES
+from perdure.files.sensitive_names import SENSITIVE_NAMES, BlockedNames
 
+from .kernel_file_covers import bound_kernel_files, hide_files_of_root
+from .runtime_file_covers import RuntimeFileCovers, cover_runtime_files, merge_pinned
 from .secret_covers import choose_covers, cover_secrets
+from .shown_folders import is_below, list_hidden_folders, list_shown_folders, may_be_hidden
+from .system_call_filter import has_system_call_filter, open_system_call_filter
 
 CONFIG_NAMES: Final = ("perdure.toml", ".mcp.json", ".perdure")
 """Names in the working folder that the runtime reads as configuration: never writable, also while they do not exist."""
-GIT_FILES: Final = ("config",)
-GIT_FOLDERS: Final = ("hooks",)
-"""Names in `.git` that make git run programs, outside of the sandbox too."""
-_HIDDEN_FOLDERS: Final = ("/run", "/var/tmp", "/tmp")  # noqa: S108 - these are hidden, nothing is written there
-"""Folders where other programs listen on sockets, or keep files of other users."""
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin:/opt/homebrew/bin"
 """Folders of programs that only the administrator can change."""
-_PLACEHOLDER_MODE: Final = 0o444
 _COVER_TEXT: Final = b"""# This name is reserved: a command in the sandbox cannot create a file or folder here.
 # The folder is empty outside of the sandbox, and goes away with the last command.
 *
@@ -36,8 +38,15 @@ _COVER_TEXT: Final = b"""# This name is reserved: a command in the sandbox canno
 _TMP_BYTES: Final = 512 * 1024 * 1024
 _MOST_ENTRIES: Final = 2_000
 """Entries of the working folder that are looked at for names that mean secrets."""
+_MOST_DEPTH: Final = 64
+"""Levels of the working folder that are looked at for them before a command that only reads."""
+_MOST_COVERS: Final = 500
+"""Files and folders that are hidden from such a command; in a folder with more it is asked about."""
+_SECRET_NAMES: Final = BlockedNames(SENSITIVE_NAMES)
 _NAMESPACES: Final = ("--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 _NO_NESTING: Final = "--disable-userns"
+_USER_OF_ROOT: Final = 1000
+"""The user number that a command of root has in its sandbox: many programs do what they should not as root."""
 START_MARK: Final = b"\x06"
 """The first byte on standard error of a command in the sandbox: it has started, and ends with the host from now on."""
 _ANNOUNCEMENT: Final = """\
@@ -56,13 +65,16 @@ def find_bubblewrap() -> tuple[tuple[str, ...], str]:
         return (), "bubblewrap is not installed (on Debian and Ubuntu: apt-get install bubblewrap)"
     problem = ""
     for options in ((*_NAMESPACES, _NO_NESTING), _NAMESPACES):
-        tried = subprocess.run(  # noqa: S603 - our own words
-            [program, *options, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "/bin/true"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=10,
-            check=False,
-        )
+        tested = [program, *options, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "/bin/true"]
+        with filter_system_calls(tested) as (words, descriptors):
+            tried = subprocess.run(  # noqa: S603 - our own words
+                words,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=10,
+                check=False,
+                pass_fds=descriptors,
+            )
         if tried.returncode == 0:
             return (program, *options), ""
         problem = tried.stderr.decode("utf-8", "replace").strip() or f"exit code {tried.returncode}"
@@ -119,26 +131,105 @@ def make_user_temp_folder() -> str:
     return folder
 
 
-def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), writable: Sequence[str] = ()) -> list[str]:
-    """Return the command line prefix that runs a command in the sandbox. Raises `ConfigError` without bubblewrap."""
+def build_sandbox(
+    root: str,
+    *,
+    network: bool,
+    readable: Sequence[str] = (),
+    writable: Sequence[str] = (),
+    read_only: bool = False,
+    git: Sequence[str] = (),
+    pinned: Sequence[str] = (),
+    runtime_files: RuntimeFileCovers | None = None,
+) -> list[str]:
+    """Return the command line prefix that runs a command in the sandbox. Raises `ConfigError` without bubblewrap.
+
+    `git` has the options for what the command sees of git repositories, and `pinned` those for the folders above them,
+    from `git_mounts`. `runtime_files` has what `find_runtime_files` returns.
+
+    With `read_only` nothing can be written but the private `/tmp`, there is no network, and secrets are hidden at any
+    depth: for commands that run because they only read, so that a mistake about one can do no more than that.
+    """
     start, problem = find_bubblewrap()
     if not start:
         raise ConfigError(problem)
-    words = [*start, *(["--share-net"] if network else []), "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    for folder in _HIDDEN_FOLDERS:
-        if os.path.isdir(folder) and not os.path.islink(folder):
-            words += ["--size", str(_TMP_BYTES), "--tmpfs", folder]
-    if network and os.path.isdir("/run/systemd/resolve"):
-        words += ["--ro-bind", "/run/systemd/resolve", "/run/systemd/resolve"]
-    for folder in readable:
-        words += ["--ro-bind", folder, folder]
+    has_network = network and not read_only
+    runtime_files = runtime_files or find_runtime_files(root, readable=readable, writable=writable, read_only=read_only)
+    is_root = os.geteuid() == 0
     covers = make_covers()
-    words += _hide_secrets(find_home_secrets(), covers)
+    words = [*start, *(["--share-net"] if has_network else []), "--ro-bind", "/", "/", "--dev", "/dev"]
+    words += ["--proc", "/proc", *bound_kernel_files(covers.file, is_root=is_root)]
+    homes = find_own_home_folders()
+    hidden = [*list_hidden_folders(homes), *runtime_files.around]
+    if is_root:
+        words += ["--uid", str(_USER_OF_ROOT), "--gid", str(_USER_OF_ROOT)]
+        words += hide_files_of_root(covers.closed, [root, *readable, *writable], hidden)
+    for folder in hidden:
+        words += ["--size", str(_TMP_BYTES), "--tmpfs", folder]
+    for home in homes:
+        if any(is_below(home, folder) for folder in hidden):
+            words += ["--dir", home]
+    shown = list_shown_folders(root, hidden, homes)
+    for folder in (*shown, *readable):
+        words += ["--ro-bind", folder, folder]
+    words += _hide_secrets(_find_shown_secrets(hidden, shown, readable), covers)
+    if has_network and os.path.isdir("/run/systemd/resolve"):
+        words += ["--ro-bind", "/run/systemd/resolve", "/run/systemd/resolve"]
+    if read_only:
+        for folder in (root, *writable):
+            words += ["--ro-bind", folder, folder]
+        words += cover_secrets(root, find_all_secrets(root), covers)
+        for path in _list_ignore_files_above(root):
+            words += ["--ro-bind", covers.file, path]
+        return [*words, *git, *runtime_files.list_options(root, covers, git), "--"]
     for folder in (root, *writable):
         words += ["--bind", folder, folder]
+    own = _list_own_folders((root, *writable))
+    words += merge_pinned([*runtime_files.pinned, *_list_folders_above(own, (root, *writable))], pinned)
     words += cover_secrets(root, find_secrets(root), covers)
-    words += protect_configuration(root, covers)
-    return [*words, "--"]
+    words += git
+    words += protect_configuration(root, covers, own)
+    return [*words, *runtime_files.list_options(root, covers, git), "--"]
+
+
+def find_runtime_files(
+    root: str, *, readable: Sequence[str] = (), writable: Sequence[str] = (), read_only: bool = False
+) -> RuntimeFileCovers:
+    """Return the files of the runtime that a command could see, and create those that it could put in their place."""
+    homes = find_own_home_folders()
+    hidden = list_hidden_folders(homes)
+    shown = [*list_shown_folders(root, hidden, homes), *readable]
+    return cover_runtime_files((root, *writable), hidden=hidden, shown=shown, read_only=read_only)
+
+
+@contextlib.contextmanager
+def filter_system_calls(
+    words: Sequence[str], *, unix_sockets: bool = False
+) -> Generator[tuple[list[str], tuple[int, ...]]]:
+    """Add the filter of system calls to a command line of bubblewrap.
+
+    Whoever runs what `build_sandbox` returns uses this. Yields the command line, and the open files that its process
+    has to inherit.
+    """
+    if not has_system_call_filter():
+        yield [*words], ()
+        return
+    program, *options = words
+    descriptor = open_system_call_filter(unix_sockets=unix_sockets)
+    try:
+        yield [program, "--seccomp", str(descriptor), *options], (descriptor,)
+    finally:
+        os.close(descriptor)
+
+
+def _find_shown_secrets(hidden: Sequence[str], shown: Sequence[str], readable: Sequence[str]) -> Iterable[str]:
+    """Return what is still to be hidden of the homes, and of the folders that are shown of them."""
+    found = [path for folder in shown for path in find_secrets(folder, depth=1)]
+    for path in find_home_secrets():
+        is_hidden = any(is_below(path, each) for each in hidden)
+        if not is_hidden or any(path == each or is_below(path, each) for each in readable):
+            found.append(path)
+    return dict.fromkeys(found)
 
 
 def build_start_announcement(env: Mapping[str, str]) -> list[str]:
@@ -146,18 +237,22 @@ def build_start_announcement(env: Mapping[str, str]) -> list[str]:
 
     The sandbox ends with its parent, but only once each part of it has asked the kernel for that, which may be after
     the command has begun. So the command begins when the host answers, and a process in the sandbox ends everything
-    there when the host is gone. A shell would drop variables whose names are not identifiers: with such a variable
-    there is nothing in front of the command.
+    there when the host is gone. Most shells would drop variables whose names are not identifiers: with such a variable
+    it is bash, which passes them on, and in this mode obeys none. Raises `ConfigError` if there is no such shell:
+    without an announcement nobody would see what is mounted before the command begins.
     """
-    shell = "/bin/sh"
-    if not os.access(shell, os.X_OK) or not all(name.isascii() and name.isidentifier() for name in env):
-        return []
+    is_usual = all(name.isascii() and name.isidentifier() for name in env)
+    shell = "/bin/sh" if is_usual else find_system_program("bash")
+    if shell is None or not os.access(shell, os.X_OK):
+        missing = "/bin/sh is" if is_usual else "a variable has an unusual name, and bash, which would pass it on, is"
+        raise ConfigError(f"commands cannot be started in the sandbox: {missing} not installed")
     is_plain = os.path.basename(os.path.realpath(shell)) == "dash"  # which adds no variables but PWD
     added = [] if is_plain else [name for name in ("SHLVL", "OLDPWD", "_") if name not in env]
     cleaned = [word for name in added for word in ("-u", name)]
     env_program = find_system_program("env")
     prefix = [env_program, *cleaned] if cleaned and env_program is not None else []
-    return [shell, "-c", _ANNOUNCEMENT, os.devnull, *prefix]
+    options = [] if is_usual else ["--noprofile", "--norc", "-p"]
+    return [shell, *options, "-c", _ANNOUNCEMENT, os.devnull, *prefix]
 
 
 def replace_stdin(words: Sequence[str], descriptor: int) -> list[str]:
@@ -175,24 +270,30 @@ def _hide_secrets(paths: Iterable[str], covers: CoverMountSources) -> Iterator[s
         yield from ["--tmpfs", path] if is_folder else ["--ro-bind", covers.file, path]
 
 
-def protect_configuration(root: str, covers: CoverMountSources) -> Iterator[str]:
-    """Yield bubblewrap options so that a command can neither change nor create configuration files of Perdure and git.
+def protect_configuration(root: str, covers: CoverMountSources, own: Iterable[str]) -> Iterator[str]:
+    """Yield bubblewrap options so that a command can neither change nor create configuration files of Perdure.
 
-    For a name that does not exist, bubblewrap creates an empty folder or file to mount over; `remove_placeholders`
-    removes it afterwards. `.git` itself is mounted too: a folder that something is mounted on cannot be renamed away.
+    `own` are the folders of the program itself. For a name that does not exist, bubblewrap creates an empty folder to
+    mount over; `remove_placeholders` removes it afterwards. The view of `.git` is chosen in `git_mounts`.
     """
     for name in CONFIG_NAMES:
         yield from _protect(os.path.join(root, name), covers.folder)
-    own = os.path.realpath(sys.prefix)  # what a command changes there would run in this program next time
-    if own.startswith(f"{root}/"):
-        yield from ("--ro-bind", own, own)
-    git = os.path.join(root, ".git")
-    if is_real_folder(git):
-        yield from ("--bind", git, git)
-        for name in GIT_FILES:
-            yield from _protect(os.path.join(git, name), covers.file)
-        for name in GIT_FOLDERS:
-            yield from _protect(os.path.join(git, name), covers.folder)
+    for folder in own:
+        yield from ("--ro-bind", folder, folder)
+
+
+def _list_own_folders(folders: Iterable[str]) -> list[str]:
+    """Return the environment of this program, and its interpreter's, where they lie below some folders.
+
+    What a command changes there would run in this program next time.
+    """
+    own = dict.fromkeys([os.path.realpath(each) for each in (sys.prefix, sys.base_prefix)])
+    return [each for each in own if any(is_below(each, folder) for folder in folders)]
+
+
+def _list_folders_above(paths: Iterable[str], folders: Sequence[str]) -> list[str]:
+    """Return the folders between some folders and paths below these."""
+    return [each for path in paths for folder in folders for each in iterate_folders_above(path, folder)]
 
 
 def _protect(path: str, cover: str) -> Iterator[str]:
@@ -208,34 +309,32 @@ def list_placeholder_paths(root: str) -> list[str]:
     What a host has left behind that was killed is among them, and what another host uses now.
     """
     names = [os.path.join(root, name) for name in CONFIG_NAMES]
-    git = os.path.join(root, ".git")
-    if is_real_folder(git):
-        names += [os.path.join(git, name) for name in (*GIT_FILES, *GIT_FOLDERS)]
     return [each for each in names if not os.path.lexists(each) or is_sandbox_placeholder(each)]
 
 
 def is_sandbox_placeholder(path: str) -> bool:
     """Return True if a path is an empty placeholder that bubblewrap created to mount over, in use or left over.
 
-    That is an empty folder with a name of the configuration; in `.git`, an empty file with the mode that bubblewrap
-    gives it.
+    That is an empty folder with a name of the configuration.
     """
-    found = os.lstat(path)
-    if stat.S_ISDIR(found.st_mode):
-        return os.path.basename(path) in CONFIG_NAMES and not _list_folder(path)
-    is_empty = stat.S_ISREG(found.st_mode) and found.st_size == 0 and stat.S_IMODE(found.st_mode) == _PLACEHOLDER_MODE
-    return is_empty and os.path.basename(path) in GIT_FILES
+    return is_real_folder(path) and os.path.basename(path) in CONFIG_NAMES and not _list_folder(path)
 
 
-def remove_placeholders(paths: Iterable[str]) -> None:
-    """Remove the empty files and folders that bubblewrap created to mount over, unless they have content now."""
-    for path in paths:
+def remove_placeholders(paths: Iterable[str], files: Iterable[str] = ()) -> None:
+    """Remove the empty folders, and files, that bubblewrap created to mount over, unless they have content now."""
+    for path in sorted(paths, key=len, reverse=True):  # what is below first
         with contextlib.suppress(OSError):
-            found = os.lstat(path)
-            if stat.S_ISDIR(found.st_mode):
-                os.rmdir(path)  # fails unless it is empty
-            elif os.path.basename(path) in GIT_FILES and stat.S_ISREG(found.st_mode) and found.st_size == 0:
+            os.rmdir(path)  # fails unless it is empty
+    for path in files:  # a log comes after its database
+        with contextlib.suppress(OSError):
+            if not os.lstat(path).st_size and not _is_log_of_database(path):
                 os.unlink(path)
+
+
+def _is_log_of_database(path: str) -> bool:
+    """Return True for a log of SQLite beside its database: a process may have it open while it is empty."""
+    database, _, ending = path.rpartition("-")
+    return ending in {"wal", "shm"} and os.path.lexists(database)
 
 
 def is_real_folder(path: str) -> bool:
@@ -249,11 +348,17 @@ def is_real_folder(path: str) -> bool:
 def find_home_secrets() -> list[str]:
     """Return paths in the user's home folders that often contain secrets, such as `.ssh`, and Perdure's own folder."""
     found: list[str] = []
+    places: list[str] = []
     for home in find_own_home_folders():
-        own = os.path.realpath(os.environ.get("PERDURE_HOME") or os.path.join(home, ".perdure"))
+        places.append(os.path.join(home, ".perdure"))
         found += find_secrets(home, depth=1)
         found += find_secrets(os.path.join(home, ".config"), depth=1, above=(".config",))
-        found += [own] if is_real_folder(own) else []
+        if not may_be_hidden(home):  # as a whole
+            dotted = [each for each in _list_folder(home) if each.name.startswith(".")]
+            found += [each.path for each in dotted if each.is_file(follow_symlinks=False)]
+    with contextlib.suppress(ConfigError):  # then it has no such folder
+        places.append(get_perdure_home())
+    found += [real for each in places if is_real_folder(real := os.path.realpath(each))]
     return list(dict.fromkeys(found))
 
 
@@ -261,20 +366,40 @@ def find_own_home_folders() -> list[str]:
     """Return the home folders of the current user: the one in HOME, and the one in the system's user database."""
     import pwd  # which Windows does not have
 
-    homes = [os.path.expanduser("~")]
+    homes = [get_user_home()]
     with contextlib.suppress(KeyError, OSError):
         homes.append(pwd.getpwuid(os.getuid()).pw_dir)
-    return list(dict.fromkeys([path for each in homes if (path := os.path.realpath(each)) != "/"]))
+    return [each for each in dict.fromkeys(map(os.path.realpath, homes)) if each != os.devnull]
 
 
 def find_hidden_secrets(root: str) -> list[str]:
-    """Return the files and folders of a working folder that the sandbox hides, because their names suggest secrets."""
-    return [path for path, options in choose_covers(root, find_secrets(root), make_covers()) if options]
+    """Return the files and folders of a working folder that a read-only sandbox hides: their names suggest secrets."""
+    return [path for path, options in choose_covers(root, find_all_secrets(root), make_covers()) if options]
 
 
-def find_secrets(root: str, *, depth: int = 2, above: tuple[str, ...] = ()) -> list[str]:
+def find_all_secrets(root: str) -> list[str]:
+    """Return files and folders whose names suggest secrets, at any depth of a working folder, without `.git`.
+
+    Of a folder that is too large to look at as a whole, the upper levels are looked at.
+    """
+    return find_secrets(root, depth=_MOST_DEPTH, most_entries=MOST_ENTRIES)[:_MOST_COVERS]
+
+
+def _list_ignore_files_above(root: str) -> list[str]:
+    """Return the ignore files in the folders above a working folder, which ripgrep would read."""
+    steps = root.split("/")
+    above = ["/".join(steps[:count]) or "/" for count in range(1, len(steps))]
+    paths = [os.path.join(folder, name) for folder in above for name in IGNORE_FILES]
+    return [each for each in paths if os.path.lexists(each) and not os.path.islink(each) and not os.path.isdir(each)]
+
+
+def find_secrets(
+    root: str, *, depth: int = 2, above: tuple[str, ...] = (), most_entries: int | None = None
+) -> list[str]:
     """Return files and folders whose names suggest secrets, in the top `depth` levels of a folder, without `.git`."""
     found: list[str] = []
+    most = _MOST_ENTRIES if most_entries is None else most_entries
+    linked = {inode for _, inode in list_linked_secrets()}
     level = [(root, above)]
     seen = 0
     for _ in range(depth):
@@ -282,16 +407,18 @@ def find_secrets(root: str, *, depth: int = 2, above: tuple[str, ...] = ()) -> l
         for folder, names in level:
             for entry in _list_folder(folder):
                 seen += 1
-                if seen > _MOST_ENTRIES:
+                if seen > most:
                     return found
                 if entry.is_symlink() or entry.name == ".git":
                     continue
                 is_folder = entry.is_dir(follow_symlinks=False)
-                steps = [*names, entry.name, "x"] if is_folder else [*names, entry.name]
-                if find_blocking_pattern(steps, SENSITIVE_NAMES):
+                is_linked = entry.inode() in linked and is_link_to_secret(entry.stat(follow_symlinks=False))
+                if is_linked or _SECRET_NAMES.find((*names, entry.name), is_folder=is_folder):
                     found.append(entry.path)
                 elif is_folder:
                     below.append((entry.path, (*names, entry.name)))
+        if not below:
+            break
         level = below
     return found
 

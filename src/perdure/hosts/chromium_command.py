@@ -7,6 +7,8 @@ from typing import Final
 
 from perdure.core.error import ConfigError
 
+from .program_search import find_program_outside
+
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 """The names under which Chromium is looked for on `PATH`."""
 
@@ -73,7 +75,10 @@ _FLAGS: Final = (
 
 
 def find_chromium(executable: str | os.PathLike[str] | None = None) -> str:
-    """Return the path of Chromium. Raises `ConfigError`, which says how to install it, if there is none."""
+    """Return the path of Chromium. Raises `ConfigError`, which says how to install it, if there is none.
+
+    One of the project in the current folder counts only if it is named: a command could have written it.
+    """
     if executable is not None:
         given = os.fspath(executable)
         found = shutil.which(given)
@@ -81,7 +86,7 @@ def find_chromium(executable: str | os.PathLike[str] | None = None) -> str:
             raise ConfigError(f"LocalBrowser(executable={given!r}): there is no such program")
         return found
     for name in PROGRAMS:
-        if (found := shutil.which(name)) is not None:
+        if found := find_program_outside(name, os.curdir):
             return found
     raise ConfigError(
         f"LocalBrowser needs Chromium, and PATH has none of {', '.join(PROGRAMS)}: install it (Debian and Ubuntu: "

@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -14,6 +12,8 @@ from perdure.core.error import ConfigError, ToolError
 from perdure.net.egress_proxy import EgressProxy
 
 from . import chromium_command, supervised_browser_program
+from .bubblewrap import find_system_program
+from .private_folder import PrivateFolder
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -23,8 +23,25 @@ _CLOSE_SECONDS: Final = 5.0
 _END_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.02
 _MOST_REASON_CHARACTERS: Final = 500
+_PROGRAMS: Final = "programs"
 _PASSED_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "TZ", "FONTCONFIG_FILE", "FONTCONFIG_PATH", "LD_LIBRARY_PATH")
 """The variables of this process that Chromium gets; no other, because they may be secret."""
+_DESKTOP_PROGRAMS: Final = (
+    "gio",
+    "gvfs-open",
+    "kde-open",
+    "kde-open5",
+    "kdialog",
+    "kfmclient",
+    "xdg-desktop-menu",
+    "xdg-email",
+    "xdg-icon-resource",
+    "xdg-mime",
+    "xdg-open",
+    "xdg-screensaver",
+    "xdg-settings",
+)
+"""Programs that Chromium would start for a page, for `mailto:` and other addresses that are not its own."""
 
 
 def require_playwright() -> None:
@@ -43,11 +60,12 @@ class ChromiumProcess:
     Also when this process is killed: then its supervisor ends its processes, and removes the folder.
     """
 
-    def __init__(self, folder: str, control: int, playwright: "Playwright", browser: "Browser") -> None:
+    def __init__(self, private: PrivateFolder, control: int, playwright: "Playwright", browser: "Browser") -> None:
         self.browser = browser
         """The browser, as Playwright drives it."""
-        self.folder = folder
+        self.folder = private.path
         """The folder of its profile and downloads."""
+        self._private = private
         self._control = control
         self._playwright = playwright
 
@@ -58,9 +76,11 @@ class ChromiumProcess:
         """Start Chromium. Raises `ToolError`, with what it has written, if it does not start."""
         from playwright.async_api import Error, async_playwright
 
-        folder = tempfile.mkdtemp(prefix="perdure-browser-")
+        private = PrivateFolder("perdure-browser-")
+        folder = private.path
         pipe = str(Path(folder, "control"))
         os.mkfifo(pipe, 0o600)
+        await asyncio.to_thread(shadow_desktop_programs, folder)
         control = os.open(pipe, os.O_RDWR)  # for both ends: opening one waits for the other
         playwright: Playwright | None = None
         try:
@@ -82,12 +102,12 @@ class ChromiumProcess:
                 timeout=START_SECONDS * 1_000,
             )
         except BaseException as error:
-            await _end_processes(folder, control, playwright)
+            await _end_processes(private, control, playwright)
             if isinstance(error, (Error, OSError)):
                 reason = str(error)[-_MOST_REASON_CHARACTERS:]
                 raise ToolError(f"the browser {executable!r} does not start: {reason}") from None
             raise
-        return cls(folder, control, playwright, browser)
+        return cls(private, control, playwright, browser)
 
     async def close(self) -> None:
         """Close the browser, and wait until all of its processes have ended. May be called twice."""
@@ -95,10 +115,10 @@ class ChromiumProcess:
         if control < 0:
             return
         await _wait_briefly(self.browser.close())
-        await _end_processes(self.folder, control, self._playwright)
+        await _end_processes(self._private, control, self._playwright)
 
 
-async def _end_processes(folder: str, control: int, playwright: "Playwright | None") -> None:
+async def _end_processes(private: PrivateFolder, control: int, playwright: "Playwright | None") -> None:
     """End all processes below the supervisor, then the driver, and remove the folder."""
     with contextlib.suppress(OSError):
         os.write(control, b"x")
@@ -107,9 +127,9 @@ async def _end_processes(folder: str, control: int, playwright: "Playwright | No
         await _wait_briefly(playwright.stop())
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_END_SECONDS):
-            while await asyncio.to_thread(os.path.exists, Path(folder, "profile")):  # noqa: ASYNC110 - other processes
+            while await asyncio.to_thread(os.path.exists, Path(private.path, "profile")):  # noqa: ASYNC110 - other processes
                 await asyncio.sleep(_LOOK_SECONDS)  # the launcher removes it, once the last process has ended
-    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    await asyncio.to_thread(private.remove)
 
 
 async def _wait_briefly(closing: Awaitable[Any]) -> None:
@@ -119,7 +139,17 @@ async def _wait_briefly(closing: Awaitable[Any]) -> None:
             await closing
 
 
+def shadow_desktop_programs(folder: str) -> None:
+    """Make programs that do nothing in the folder of a browser, to be found instead of those of the desktop."""
+    place = Path(folder, _PROGRAMS)
+    place.mkdir(mode=0o700)
+    nothing = find_system_program("false") or "/bin/false"
+    for name in _DESKTOP_PROGRAMS:
+        place.joinpath(name).symlink_to(nothing)
+
+
 def build_environment(folder: str) -> dict[str, str]:
-    """Return the environment of Chromium: no secrets of this process, and a new home folder."""
+    """Return the environment of Chromium: no secrets of this process, a new home folder, no programs of the desktop."""
     passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+    passed["PATH"] = os.pathsep.join([str(Path(folder, _PROGRAMS)), passed.get("PATH", os.defpath)])
     return {**passed, "HOME": folder, "TMPDIR": folder, "XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder}

@@ -9,13 +9,27 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 
-def find_lines(data: bytes, expression: "re.Pattern[str]", context: int, most: int) -> list[tuple[int, str, bool]]:
-    """Return matching lines and the context lines around them, as number, text, and True for a context line."""
-    if b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return []  # no text, or none in UTF-8
+class FoundLines(NamedTuple):
+    """What was found in the content of a file: the lines, how many match, and whether it is binary."""
+
+    lines: list[tuple[int, str, bool]]
+    """Matching lines and those around them, as number, text, and True for a line around a match."""
+    line_count: int
+    """The number of matching lines; for lines it is counted up to the most that are wanted."""
+    is_binary: bool
+    """True if it has a NUL; then its lines are not returned."""
+
+
+def find_lines(
+    data: bytes, expression: "re.Pattern[str]", context: int, most: int, *, counts_only: bool = False
+) -> FoundLines:
+    """Return the lines of a file's content that match, with the context lines around them, or only their number."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        data = data.decode("utf-16", "replace").encode("utf-8", "surrogatepass")
+    is_binary = b"\0" in data
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -23,17 +37,20 @@ def find_lines(data: bytes, expression: "re.Pattern[str]", context: int, most: i
     for number, line in enumerate(lines):
         if has_match(line.removesuffix(b"\r"), expression):
             found.append(number)
-            if len(found) >= most:
+            if (len(found) >= most and not counts_only) or is_binary:
                 break
+    if counts_only or is_binary:
+        return FoundLines([], len(found), is_binary)
     wanted = found
     if context:
         around = {each for number in found for each in range(number - context, number + context + 1)}
         wanted = sorted(each for each in around if 0 <= each < len(lines))
     matched = set(found)
-    return [
+    shown = [
         (number + 1, lines[number].removesuffix(b"\r").decode("utf-8", "replace"), number not in matched)
         for number in wanted
     ]
+    return FoundLines(shown, len(found), is_binary=False)
 
 
 def has_match(line: bytes, expression: "re.Pattern[str]") -> bool:
@@ -65,7 +82,10 @@ def main() -> None:
     options: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     expression = re.compile(options["pattern"], re.IGNORECASE if options["ignore_case"] else 0)
     for batch in read_content_batches(sys.stdin.buffer):
-        found = [find_lines(data, expression, options["context"], options["most"]) for data in batch]
+        found = [
+            find_lines(data, expression, options["context"], options["most"], counts_only=options["counts_only"])
+            for data in batch
+        ]
         sys.stdout.buffer.write(json.dumps(found).encode() + b"\n")
         sys.stdout.buffer.flush()
 

@@ -1,12 +1,14 @@
 """`LocalBrowser`: drive a Chromium on this machine, with an egress proxy as its only way to the network."""
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final, Self
 
 from perdure.core import argument_checks
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.url_target import UrlTarget
 from perdure.net.egress_policy import EgressPolicy, LookUp
@@ -19,14 +21,16 @@ from perdure.toolkits.browser_backend import (
     ScrollDirection,
 )
 
-from .browser_session_pages import BrowserSessionPages, describe_playwright_error
+from .browser_session_pages import BrowserSessionPages
 from .chromium_command import find_chromium
 from .chromium_process import ChromiumProcess, require_playwright
+from .playwright_error import describe_playwright_error
 
 STEP_SECONDS: Final = 20.0
 """The usual time limit of a step, such as a visit or a click."""
 VIEWPORT: Final = (1280, 800)
 """The usual size of the window."""
+_REF_SECRET_CHARACTERS: Final = 6
 MAX_DOWNLOAD_BYTES: Final = 4 * 1024 * 1024
 """The usual size limit of a file that is downloaded; `LocalFiles` writes no larger one."""
 
@@ -89,7 +93,6 @@ class LocalBrowser:
         self._starting = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lifespan: AsyncGenerator[None, None] | None = None
-        self._ref_count = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -183,15 +186,15 @@ class LocalBrowser:
         """Give the pages of a session, while no other step is done in them."""
         process = await self._get_process()
         async with self._starting:  # two steps of a new session get the same pages
-            pages = self._sessions.pop(session, None) or await self._open_pages(session, process)
+            pages = self._sessions.pop(session, None) or await self._open_pages(process)
             self._sessions[session] = pages
         while len(self._sessions) > self._max_sessions:
             await self.close_session(next(iter(self._sessions)))
         async with pages.lock:
             yield pages
 
-    async def _open_pages(self, session: str, process: ChromiumProcess) -> BrowserSessionPages:
-        """Return new pages for a session, without cookies and storage."""
+    async def _open_pages(self, process: ChromiumProcess) -> BrowserSessionPages:
+        """Return new pages for a session, without cookies, storage and permissions, and with references of its own."""
         from playwright.async_api import Error
 
         width, height = self._viewport
@@ -199,14 +202,15 @@ class LocalBrowser:
             context = await process.browser.new_context(
                 viewport={"width": width, "height": height}, accept_downloads=True, service_workers="block"
             )
+            await context.grant_permissions([])  # of the clipboard, the place, notifications and the like: none
         except Error as error:
             raise ToolError(describe_playwright_error(str(error))) from None
+        numbers, secret = itertools.count(1), new_id()[-_REF_SECRET_CHARACTERS:]
         return BrowserSessionPages(
-            session,
             context,
             self.proxy,
             seconds=self._seconds,
-            new_ref=self._build_ref,
+            new_ref=lambda: f"e{next(numbers)}.{secret}",
             max_download_bytes=self._max_download_bytes,
         )
 
@@ -248,7 +252,3 @@ class LocalBrowser:
             if self._loop is not None and not self._loop.is_closed() and self._process is not None:
                 raise ConfigError("LocalBrowser: another event loop uses this browser: give each loop one of its own")
             self._loop, self._starting = loop, asyncio.Lock()
-
-    def _build_ref(self) -> str:
-        self._ref_count += 1
-        return f"e{self._ref_count}"

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 
 from perdure.core.path_target import PathTarget
+from perdure.files.folder_origin import FolderOrigin
 from perdure.files.jail import FileContent, FolderEntry, Jail
 
 
@@ -14,16 +15,25 @@ class LocalFiles:
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, blocked: Sequence[str] = (), protected: Sequence[str] = ()
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        trusted: bool | None = None,
+        blocked: Sequence[str] = (),
+        protected: Sequence[str] = (),
     ) -> None:
         """Open a folder. Raises `ConfigError` if there is none.
 
         Args:
             folder: The working folder.
+            trusted: True if the user, or people whom the user trusts, wrote what is in it; else what tools read there
+                is labelled `untrusted`. By default True, unless the folder is in a git repository.
             blocked: Patterns of names that tools do not see, besides those that often mean secrets.
             protected: Patterns of names that tools do not write, besides the runtime's own configuration.
         """
         self.jail = Jail(folder, blocked=blocked, protected=protected)
+        self.origin = FolderOrigin.of("LocalFiles", self.jail.root, trusted=trusted)
+        """Who wrote the text in the folder."""
 
     @property
     def root(self) -> str:

@@ -1,62 +1,48 @@
-"""`LocalGit`: run git in a folder of this machine, hardened so that no hook or program of the repository runs.
+"""`LocalGit`: run git in a folder of this machine, so that no program that the repository names runs.
 
-A repository can bring programs: hooks, filters and diff drivers in its configuration, a monitor of files, a pager, an
-editor. All are switched off for every command: the known ones by name, and those that only the configuration names
-after it was read (reading it runs nothing). The repository is that of the working folder, or of one above it; a `.git`
-that leads elsewhere is refused.
+Git gets a private copy of the repository's data: HEAD, index, branches and logs, with a configuration of our own, and
+without hooks. So there is nothing in it that could name a program, and nothing that somebody could change between a
+look and its use. It runs in a sandbox that has the work tree, read-only, and nothing else; what a commit has changed in
+the copy is taken over afterwards, by names and values that are checked. The repository is that of the working folder,
+or of one above it; a `.git` that leads elsewhere is refused.
 """
 
-# ruff: noqa: PTH112, PTH114, PTH118, PTH120 - a Path would cost every start milliseconds
+# ruff: noqa: PTH102, PTH103, PTH118, PTH119, PTH123, PTH208 - a Path would cost every start milliseconds
 import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from perdure.core.error import ConfigError, ToolError
-from perdure.files.file_head import UnreadableFile, read_file_head
+from perdure.files.folder_handle import FolderHandle
+from perdure.files.runtime_files import RuntimeFilesBelow
 from perdure.files.sensitive_names import SENSITIVE_NAMES
 from perdure.toolkits.git_tools import EXCLUDED, MOST_BYTES, GitOutput
 
 from .bounded_program import ProgramOutput, run_program
+from .bubblewrap import SYSTEM_PATH, filter_system_calls
+from .git_private_copy import PrivateGitCopy
+from .git_repository import GitRepository, find_repository, open_folders, open_repository, read_file, read_state
+from .git_sandbox import build_git_sandbox, explain_missing_sandbox, find_git
+from .git_takeover import create_branch, find_commit, take_over
 from .local_files import LocalFiles
 
 MOST_SECONDS: Final = 20.0
 """The longest time that a command may take."""
 _MOST_LISTED_BYTES: Final = 256 * 1024
-_FULL_LISTING: Final = ("diff.relative=false", "log.showRoot=true")
-"""Settings with which no configuration, also not the user's own, leaves files out of a listing."""
 _COMMANDS: Final = {
     "status": ("--ignore-submodules=all", "--no-renames", "--no-ahead-behind"),
-    "diff": ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "--relative"),
-    "log": ("--no-ext-diff", "--no-textconv", "--no-color", "--no-show-signature", "--no-decorate", "--no-mailmap"),
-    "show": (
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-        "--no-show-signature",
-        "--ignore-submodules=all",
-        "--relative",
-    ),
+    "diff": ("--no-color", "--ignore-submodules=all", "--relative"),
+    "log": ("--no-color", "--no-decorate", "--no-mailmap"),
+    "show": ("--no-color", "--ignore-submodules=all", "--relative"),
     "add": (),
-    "commit": ("--no-verify", "--no-gpg-sign", "--no-edit", "--cleanup=whitespace"),
+    "commit": ("--no-edit", "--cleanup=whitespace"),
 }
 """The commands that are run, and options that are added to each."""
-_SETTINGS: Final = (
-    "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.pager=cat", "core.editor=false", "core.askPass=false",
-    "core.sshCommand=false", "core.gitProxy=", "core.alternateRefsCommand=false", "core.untrackedCache=false",
-    "core.attributesFile=/dev/null", "sequence.editor=false", "diff.external=", "diff.submodule=short",
-    "interactive.diffFilter=", "gpg.program=false", "gpg.ssh.program=false", "gpg.x509.program=false",
-    "commit.gpgSign=false", "commit.template=", "log.showSignature=false", "credential.helper=", "protocol.allow=never",
-    "gc.auto=0", "maintenance.auto=false", "submodule.recurse=false", "status.submoduleSummary=false",
-    "core.quotePath=false", "advice.detachedHead=false", "trailer.separators=:",
-)  # fmt: skip
-"""Settings that no configuration of the repository can override."""
-_DRIVER: Final = re.compile(
-    r"(?P<driver>(?:filter|diff|merge|trailer|mergetool|difftool|gpg|alias|pager|browser|credential)\..+)\."
-    r"(?:clean|smudge|process|command|textconv|driver|cmd|program|helper|path)",
-    re.DOTALL,
-)
+_CHANGING: Final = frozenset({"add", "commit"})
+_BRANCHES: Final = "refs/heads/"
 _HIDDEN_PATHS: Final = tuple(
     f":(exclude,icase,glob)**/{each.rstrip('/')}{'/**' if each.endswith('/') else ''}"
     for each in SENSITIVE_NAMES
@@ -74,24 +60,36 @@ class LocalGit:
         """
         if not isinstance(files, LocalFiles):
             raise ConfigError(f"LocalGit({files!r}): give LocalFiles('.')")
-        found = shutil.which("git")
-        self._program = os.path.realpath(found) if found else ""
-        if not self._program or self._program.startswith(files.root.rstrip(os.sep) + os.sep):
-            raise ConfigError("LocalGit: there is no program git on PATH (outside the folder): install git")
+        self._program = find_git(files.root)
         self._root = files.root
+        self._runtime_files = RuntimeFilesBelow(files.root)
         self._seconds = max_seconds
+        self._problem = explain_missing_sandbox()
+
+    @property
+    def risk(self) -> str:
+        """What a person who is asked about a call should know; empty if git runs in a sandbox."""
+        if not self._problem:
+            return ""
+        return (
+            f"There is no sandbox: {self._problem}. Git runs without one, with a private copy of the repository's "
+            "data, a configuration of our own, and no hooks"
+        )
 
     def run_git(self, arguments: Sequence[str], *, given: str = "", max_bytes: int = MOST_BYTES) -> GitOutput:
-        """Run a git command of the git tools, hardened. Raises `ToolError` if it is none, or cannot be run."""
+        """Run a git command of the git tools. Raises `ToolError` if it is none, or cannot be run."""
         if not arguments or arguments[0] not in _COMMANDS or "--" not in arguments:
             raise ToolError(f"git {' '.join(arguments[:1])!r} is not one of the commands of the tools")
         command, split = arguments[0], list(arguments).index("--")
         paths = [_to_pathspec(each) for each in arguments[split + 1 :]]
-        hidden = _HIDDEN_PATHS if command in {"status", "diff", "log", "show"} else ()
+        hidden = () if command in _CHANGING else _HIDDEN_PATHS
+        hidden = (*hidden, *[f":(exclude,literal){each}" for each in self._runtime_files.list_existing()])
         words = [command, *_COMMANDS[command], *arguments[1:split], "--", *paths, *hidden]
-        repository = self._find_repository()
-        settings = [*_SETTINGS, *self._find_drivers(repository)]
-        done = self._run(repository, settings, words, given=given.encode("utf-8", "replace"), max_bytes=max_bytes)
+        repository = find_repository(self._root)
+        with PrivateGitCopy.of(repository) as copy:
+            done = self._run(repository, copy, words, given=given.encode("utf-8", "replace"), max_bytes=max_bytes)
+            if command in _CHANGING and not done.exit_code:
+                take_over(repository, copy)
         text = done.stdout.decode("utf-8", "replace")
         return GitOutput(text, done.exit_code, done.stderr.decode("utf-8", "replace"), done.is_truncated)
 
@@ -103,101 +101,142 @@ class LocalGit:
         Runs the command with the same options, but for names. `None` if a revision is no commit, a file is not below
         the folder, or there are too many. Raises `ToolError` if git cannot be run.
         """
-        repository = self._find_repository()
-        settings = [*_SETTINGS, *_FULL_LISTING, *self._find_drivers(repository)]
-        named = [each for each in revisions if not os.path.lexists(os.path.join(self._root, each))]
-        commits = [part for each in named for part in re.split(r"\.{2,3}", each.removeprefix("^")) if part]
-        peeled = [f"{each}^{{commit}}" for each in commits]
-        if peeled and self._run(repository, settings, ["rev-parse", "--quiet", "--end-of-options", *peeled]).exit_code:
-            return None
-        safe = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--name-only", "-z")
-        form = () if command == "diff" else ("--format=",)
-        words = [command, *options, *safe, *form, *revisions, *(("--", *paths) if paths else ())]
-        done = self._run(repository, settings, words, max_bytes=_MOST_LISTED_BYTES)
+        repository = find_repository(self._root)
+        with PrivateGitCopy.of(repository) as copy:
+            named = [each for each in revisions if not os.path.lexists(os.path.join(self._root, each))]
+            commits = [part for each in named for part in re.split(r"\.{2,3}", each.removeprefix("^")) if part]
+            peeled = [f"{each}^{{commit}}" for each in commits]
+            checking = ["rev-parse", "--quiet", "--end-of-options", *peeled]
+            if peeled and self._run(repository, copy, checking).exit_code:
+                return None
+            safe = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--name-only", "-z")
+            form = () if command == "diff" else ("--format=",)
+            words = [command, *options, *safe, "--ignore-submodules=all", *form, *revisions]
+            words += ["--", *paths] if paths else []
+            done = self._run(repository, copy, words, max_bytes=_MOST_LISTED_BYTES)
         if done.exit_code or done.is_truncated:
             return None
-        inside = os.path.relpath(self._root, repository[1])
+        inside = os.path.relpath(self._root, repository.work_tree)
         prefix = "" if inside == "." else f"{inside}/"
         found = {each.strip("\n") for each in done.stdout.decode("utf-8", "surrogateescape").split("\0")} - {""}
         return [each.removeprefix(prefix) for each in sorted(found)] if _all_begin(found, prefix) else None
 
     def find_work_tree(self) -> str:
         """Return the root of the work tree that the folder is in. Raises `ToolError` if it is in no repository."""
-        return self._find_repository()[1]
+        return find_repository(self._root).work_tree
 
     def read_branch(self) -> str:
         """Return the name of the branch that is checked out; empty if none is."""
-        done = self._run(self._find_repository(), _SETTINGS, ["symbolic-ref", "--quiet", "--short", "HEAD"])
-        return done.stdout.decode("utf-8", "replace").strip()
+        with open_folders(find_repository(self._root)) as (own, _):
+            return _parse_branch(read_file(own, "HEAD"))
 
     def add_worktree(self, path: str, branch: str) -> None:
         """Check out a branch in a work tree of its own at `path`; a new branch begins at the present commit.
 
-        Raises `ToolError` if git refuses, for example because the branch is checked out elsewhere.
+        Raises `ToolError` if that is not possible, for example because the branch is checked out elsewhere.
         """
-        repository = self._find_repository()
-        settings = [*_SETTINGS, *self._find_drivers(repository)]
-        self._run(repository, settings, ["worktree", "prune"])
-        name = f"refs/heads/{branch}"
-        is_known = not self._run(repository, settings, ["rev-parse", "--quiet", "--verify", name]).exit_code
-        words = ["--", path, branch] if is_known else ["-b", branch, "--", path, "HEAD"]
-        done = self._run(repository, settings, ["worktree", "add", "--quiet", *words])
-        if done.exit_code:
-            problem = done.stderr.decode("utf-8", "replace").strip()[-500:]
-            raise ToolError(f"the work tree for {branch!r} cannot be made: {problem or f'exit code {done.exit_code}'}")
+        repository = find_repository(self._root)
+        try:
+            _register_worktree(repository, path, branch)
+            try:
+                self._check_out(open_repository(path))
+            except BaseException:
+                shutil.rmtree(path, ignore_errors=True)
+                shutil.rmtree(_find_entry(repository, path), ignore_errors=True)
+                raise
+        except (ToolError, OSError) as error:
+            raise ToolError(f"the work tree for {branch!r} cannot be made: {error}") from error
+
+    def _check_out(self, made: GitRepository) -> None:
+        """Write the files of a new work tree."""
+        with PrivateGitCopy.of(made) as copy:
+            done = self._run(made, copy, ["reset", "--quiet", "--hard", "HEAD"], cwd=made.work_tree, checks_out=True)
+            if done.exit_code:
+                raise ToolError(done.stderr.decode("utf-8", "replace").strip()[-500:] or f"exit code {done.exit_code}")
+            take_over(made, copy)
 
     def _run(
-        self, repository: tuple[str, str], settings: Sequence[str], words: Sequence[str], *, given: bytes = b"",
-        max_bytes: int = MOST_BYTES,
+        self, repository: GitRepository, copy: PrivateGitCopy, words: Sequence[str], *, given: bytes = b"",
+        max_bytes: int = MOST_BYTES, cwd: str = "", checks_out: bool = False,
     ) -> ProgramOutput:  # fmt: skip
-        git_folder, work_tree = repository
-        options = [part for each in settings for part in ("-c", each)]
-        return run_program(
-            [
-                self._program,
-                "--no-pager",
-                "--no-optional-locks",
-                "--no-replace-objects",
-                f"--git-dir={git_folder}",
-                f"--work-tree={work_tree}",
-                *options,
-                *words,
-            ],
-            cwd=self._root,
-            env=_build_environment(),
-            max_seconds=self._seconds,
-            max_bytes=max_bytes,
-            given=given,
-        )
+        cwd = cwd or self._root
+        writable = (repository.work_tree, copy.path) if checks_out else (copy.path,)
+        readable = (repository.work_tree, repository.objects)
+        words = [
+            self._program,
+            "--no-pager",
+            "--no-optional-locks",
+            "--no-replace-objects",
+            f"--git-dir={copy.path}",
+            f"--work-tree={repository.work_tree}",
+            "-c",
+            "core.quotePath=false",
+            *words,
+        ]
+        run = partial(run_program, cwd=cwd, env=_build_environment(), max_seconds=self._seconds, max_bytes=max_bytes)
+        if self._problem:
+            return run(words, given=given)
+        sandbox = build_git_sandbox(self._program, cwd, readable=readable, writable=writable)
+        with filter_system_calls([*sandbox, *words]) as (filtered, descriptors):
+            return run(filtered, given=given, descriptors=descriptors)
 
-    def _find_repository(self) -> tuple[str, str]:
-        """Return the folder with the data of the repository, and its work tree. Raises `ToolError` if there is none."""
-        here = self._root
-        while True:
-            place = os.path.join(here, ".git")
-            if os.path.lexists(place):
-                return _check_repository(place), here
-            above = os.path.dirname(here)
-            if above == here:
-                raise ToolError("the working folder is in no git repository")
-            here = above
 
-    def _find_drivers(self, repository: tuple[str, str]) -> list[str]:
-        """Return settings that switch off what only the repository's own configuration names."""
-        listed = self._run(
-            repository, (), ["config", "--local", "--includes", "--null", "--name-only", "--list"], max_bytes=1 << 20
-        )
-        if listed.is_truncated:
-            raise ToolError("the configuration of the repository is too large")
-        found: dict[str, None] = {}
-        for name in listed.stdout.decode("utf-8", "surrogateescape").split("\0"):
-            if _DRIVER.fullmatch(name) and "=" not in name:
-                found[f"{name}="] = None
-            elif _DRIVER.fullmatch(name):
-                raise ToolError("the configuration of the repository names a driver with '=': it is not used")
-            if name.startswith("filter.") and "=" not in name:
-                found[f"{name.rpartition('.')[0]}.required=false"] = None
-        return [*found]
+def _register_worktree(repository: GitRepository, path: str, branch: str) -> None:
+    """Enter a new work tree into the list of a repository, with its branch."""
+    name = f"{_BRANCHES}{branch}"
+    with open_folders(repository) as (own, common):
+        state = read_state(own, common)
+        heads = {each: read_file(common, f"worktrees/{each}/HEAD") for each in _list_worktrees(common)}
+        main_head = read_file(common, "HEAD")
+    entry = _find_entry(repository, path)
+    others = [each for each, head in heads.items() if _parse_branch(head) == branch and each != os.path.basename(entry)]
+    if _parse_branch(main_head) == branch or any(_is_present(repository, each) for each in others):
+        raise ToolError(f"{branch!r} is checked out already")
+    if os.path.lexists(path):
+        raise ToolError(f"{path!r} exists already")
+    if find_commit(state, name) is None:
+        commit = find_commit(state, "HEAD")
+        if commit is None:
+            raise ToolError("there is no commit to begin at")
+        create_branch(repository, name, commit)
+    shutil.rmtree(entry, ignore_errors=True)  # of a work tree that is gone
+    os.makedirs(entry)
+    os.mkdir(path)
+    _write(os.path.join(entry, "gitdir"), f"{os.path.join(path, '.git')}\n")
+    _write(os.path.join(entry, "commondir"), "../..\n")
+    _write(os.path.join(entry, "HEAD"), f"ref: {name}\n")
+    _write(os.path.join(path, ".git"), f"gitdir: {entry}\n")
+
+
+def _find_entry(repository: GitRepository, path: str) -> str:
+    return os.path.join(repository.common_folder, "worktrees", os.path.basename(path))
+
+
+def _list_worktrees(common: FolderHandle) -> list[str]:
+    try:
+        with common.open_folder(["worktrees"]) as folder:
+            return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _is_present(repository: GitRepository, entry: str) -> bool:
+    """Return True unless the work tree of an entry is gone."""
+    with open_folders(repository) as (_, common):
+        place = (read_file(common, f"worktrees/{entry}/gitdir") or b"").strip()
+    return os.path.lexists(place)
+
+
+def _parse_branch(head: bytes | None) -> str:
+    """Return the name of the branch that a HEAD names; empty if it names a commit."""
+    text = (head or b"").decode("utf-8", "surrogateescape").strip()
+    start = f"ref: {_BRANCHES}"
+    return text.removeprefix(start) if text.startswith(start) else ""
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "x", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
 
 
 def _to_pathspec(path: str) -> str:
@@ -210,36 +249,20 @@ def _all_begin(names: Iterable[str], prefix: str) -> bool:
     return all(each.startswith(prefix) for each in names)
 
 
-def _check_repository(place: str) -> str:
-    """Return the folder with the data of a repository. Raises `ToolError` if `.git` leads elsewhere."""
-    if os.path.islink(place):
-        raise ToolError("the folder .git is a link, and is not used")
-    if os.path.isdir(place):
-        if os.path.lexists(os.path.join(place, "commondir")):
-            raise ToolError("the folder .git shares the data of another repository, and is not used")
-        return place
-    try:
-        line = read_file_head(place, 4096).data.decode().strip()
-        folder = os.path.join(os.path.dirname(place), line.removeprefix("gitdir:").strip())
-        back = read_file_head(os.path.join(folder, "gitdir"), 4096).data.decode().strip()
-    except (UnreadableFile, UnicodeDecodeError) as error:
-        raise ToolError("the file .git leads to another repository, and is not used") from error
-    if os.path.realpath(back) != os.path.realpath(place):  # a work tree is known to the repository that it belongs to
-        raise ToolError("the file .git leads to another repository, and is not used")
-    return folder
-
-
 def _build_environment() -> dict[str, str]:
-    """Return the environment of git: the user's own settings are found by HOME, and nothing is asked."""
-    kept = {name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ}
+    """Return the environment of git: it has the configuration of the copy alone, and nothing is asked."""
     return {
-        **kept,
+        **({"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}),
+        "PATH": SYSTEM_PATH,
+        "HOME": "/nonexistent",
         "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "false",
         "GIT_EDITOR": "false",
         "GIT_PAGER": "cat",
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_ATTR_NOSYSTEM": "1",
     }

@@ -4,15 +4,14 @@ A command gets exactly the environment that is given, a session of its own, and 
 it: not its end, not its deadline, not the death of this process.
 """
 
-# ruff: noqa: PTH112, PTH117, PTH118 - before every command, where pathlib would cost time
+# ruff: noqa: PTH101, PTH112, PTH117, PTH118 - before every command, where pathlib would cost time
 import asyncio
+import contextlib
 import os
-import shutil
-import tempfile
-import weakref
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,20 +19,29 @@ from msgspec.structs import replace
 from perdure.core import argument_checks
 from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError, ToolError
+from perdure.files.folder_origin import FolderOrigin
 from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult
 
 from .bubblewrap import (
     START_MARK,
+    SYSTEM_PATH,
     build_sandbox,
     build_start_announcement,
     find_bubblewrap,
     find_hidden_secrets,
     find_own_home_folders,
+    find_runtime_files,
     find_system_program,
     is_real_folder,
+    make_covers,
 )
+from .command_environment import build_confined_environment, build_unconfined_environment
 from .output_capture import trim_folder
+from .private_folder import PrivateFolder
 from .running_command import RunningCommand, SpoolLimits
+
+if TYPE_CHECKING:
+    from .git_mounts import GitView
 
 Sandbox: TypeAlias = Literal["auto", "require", "off"]
 """`auto`: if the machine has one; `require`: raise `ConfigError` if it has none; `off`: never."""
@@ -42,8 +50,23 @@ MOST_JOBS: Final = 32
 """Background commands that may run at the same time."""
 MOST_SPOOL_BYTES: Final = 1024**3
 """Bytes of spool files that are kept; the oldest are removed first."""
+_FOLDER_PREFIX: Final = "perdure-shell-"
+"""The beginning of the names of the folders with spool files, and of private homes."""
 _LISTING_SECONDS: Final = 2.0
 """The longest time that git may take to list the files that a command would show."""
+_SHOWING_VARIABLES: Final = frozenset({"COLUMNS", "LANG", "LANGUAGE", "LINES", "LOGNAME", "TERM", "TZ", "USER"})
+"""Environment variables that a command gets which only reads, besides PATH and those of the locale."""
+_GIT_WITHOUT_PROGRAMS: Final = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+"""Settings that keep git from configuration elsewhere, from fetching what is missing, and from writing its index."""
+_ENTERED: Final = stat.S_IRUSR | stat.S_IXUSR
+"""What the owner of the working folder must be permitted for commands to run there."""
 _KEPT_JOBS: Final = 64
 """Background commands whose last output can be looked at."""
 
@@ -70,14 +93,6 @@ class CommandLimits(Struct, frozen=True, kw_only=True):
             argument_checks.require_int("CommandLimits", name, getattr(self, name), 1)
 
 
-class _SpoolFolder:
-    """A folder for spool files, which is removed on demand, or with this object."""
-
-    def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="perdure-")
-        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
 class LocalShell:
     """Runs shell commands on this machine, below one folder: the `ShellBackend` of coding agents.
 
@@ -92,20 +107,26 @@ class LocalShell:
         env: Mapping[str, str] | None = None,
         sandbox: Sandbox = "auto",
         network: bool = False,
+        trusted: bool | None = None,
         readable: Sequence[str] = (),
         writable: Sequence[str] = (),
         limits: CommandLimits | None = None,
+        unix_sockets: bool = False,
     ) -> None:
         """Run commands in `root`, and below.
 
         Args:
             root: The working folder: the only one that commands in the sandbox can write to.
-            env: The environment of commands, exactly. Without it: a PATH, HOME, LANG and TERM.
+            env: The environment of commands, exactly. Without it: a PATH, HOME, LANG and TERM, the virtual environment
+                of the project, and the name that git commits with.
             sandbox: `auto`, `require` or `off`.
             network: Whether commands in the sandbox can reach the network.
+            trusted: True if the user, or people whom the user trusts, wrote what is in `root`; else the output of
+                commands is labelled `untrusted`. By default True, unless the folder is in a git repository.
             readable: Further folders below `/tmp` or the home folder that commands must see.
             writable: Further folders that commands can write to, such as a cache.
             limits: Limits of each command.
+            unix_sockets: Whether commands in the sandbox can make Unix sockets, as servers of databases do.
         """
         if os.name != "posix":
             raise ConfigError(
@@ -113,12 +134,20 @@ class LocalShell:
             )
         argument_checks.require_one_of("LocalShell", "sandbox", sandbox, ("auto", "require", "off"))
         argument_checks.require_bool("LocalShell", "network", network)
+        argument_checks.require_bool("LocalShell", "unix_sockets", unix_sockets)
         self._root = _check_root(root)
-        self._limits = limits or CommandLimits()
-        self._env = default_environment(self._root) if env is None else _check_environment(env)
-        self._spool: _SpoolFolder | None = None
         self._readable = tuple([os.path.realpath(each) for each in readable])
         self._writable = tuple([os.path.realpath(each) for each in writable])
+        self.origin = FolderOrigin.of(
+            "LocalShell", self._root, trusted=trusted, readable=self._readable, writable=self._writable
+        )
+        """Who wrote the text in the working folder."""
+        self._limits = limits or CommandLimits()
+        self._given_env = None if env is None else _check_environment(env)
+        self._default_env: Mapping[str, str] | None = None
+        self._unix_sockets = unix_sockets
+        self._spool: PrivateFolder | None = None
+        self._home: PrivateFolder | None = None
         self._jobs: dict[str, RunningCommand] = {}
         problem = "the sandbox is switched off" if sandbox == "off" else find_bubblewrap()[1]
         if problem and sandbox == "require":
@@ -153,6 +182,8 @@ class LocalShell:
         self, command: str, options: Sequence[str], revisions: Sequence[str], paths: Sequence[str]
     ) -> Sequence[str] | None:
         """Return the paths of all files that a git command would show; `None` if they cannot be told."""
+        if not self._confinement.sandbox:
+            return None
         from .local_files import LocalFiles  # at first use: not every shell runs git
         from .local_git import LocalGit
 
@@ -169,6 +200,7 @@ class LocalShell:
             return await running.wait()
         finally:
             await running.end("stopped")
+            _restore_access(self._root)
 
     async def start(self, command: ShellCommand) -> str:
         """Start a command in the background, and return the id of the job."""
@@ -191,14 +223,17 @@ class LocalShell:
         """End a job and everything that it started, and return the last of its output."""
         job = self._find_job(job_id)
         await job.end("stopped")
+        _restore_access(self._root)
         return job.take_output()
 
     async def close(self) -> None:
         """End all background commands, and remove the spool files."""
         await asyncio.gather(*[each.end("stopped") for each in self._jobs.values()])
-        spool, self._spool = self._spool, None
-        if spool is not None:
-            spool.remove()
+        folders = self._spool, self._home
+        self._spool = self._home = self._default_env = None
+        for folder in folders:
+            if folder is not None:
+                folder.remove()
 
     async def __aenter__(self) -> Self:
         return self
@@ -216,41 +251,96 @@ class LocalShell:
         return job
 
     def _launch(self, command: ShellCommand) -> RunningCommand:
-        folder = self._resolve_folder(command.folder)
+        _restore_access(self._root)
+        try:
+            return self._start(command, self._resolve_folder(command.folder))
+        except OSError as error:
+            raise ToolError(
+                f"the command cannot be started in {command.folder!r}: {error.strerror or error}; "
+                "see whether an earlier command has changed the mode of a folder"
+            ) from error
+
+    def _start(self, command: ShellCommand, folder: str) -> RunningCommand:
         if self._spool is None:
-            self._spool = _SpoolFolder()
+            self._spool = PrivateFolder(_FOLDER_PREFIX)
         spool_folder = self._spool.path
         trim_folder(spool_folder, MOST_SPOOL_BYTES)
         limits = self._limits
         words = [*_limit_prefix(limits, is_confined=bool(self._confinement.sandbox)), *_build_argv(command)]
         kept = SpoolLimits(limits.output_bytes, os.path.join(spool_folder, new_id()), limits.spool_bytes)
         if not self._confinement.sandbox:
-            return RunningCommand.start_supervised(words, command, folder, self._env, kept=kept)
+            return RunningCommand.start_supervised(words, command, folder, self._find_environment(), kept=kept)
         from .sandbox_placeholder_lock import guard_placeholders  # which imports what Windows does not have
 
+        env = self._find_environment()
+        if command.read_only:
+            env = reading_environment(env, (self._root, *self._writable))
         guard = guard_placeholders(self._root)
         try:
+            readable = (*self._readable, spool_folder)
+            runtime_files = find_runtime_files(
+                self._root, readable=readable, writable=self._writable, read_only=command.read_only
+            )
+            guard.keep_hidden(runtime_files.files, runtime_files.created)
+            git = self._show_git(command, runtime_files.files)
+            env = {**env, **git.env}
             sandbox = build_sandbox(
                 self._root,
-                network=self._confinement.network,
-                readable=(*self._readable, spool_folder),
+                network=self._confinement.network or command.network,
+                readable=readable,
                 writable=self._writable,
+                read_only=command.read_only,
+                git=git.options,
+                pinned=git.pinned,
+                runtime_files=runtime_files,
             )
             most = limits.processes if os.geteuid() == 0 else 0  # the kernel does not count those of root
-            announcement = build_start_announcement(self._env)
+            announcement = build_start_announcement(env)
             return RunningCommand.start_confined(
                 [*sandbox, *announcement, *words],
                 command,
                 folder,
-                self._env,
+                env,
                 kept=kept,
                 guard=guard,
                 most_processes=most,
                 start_mark=START_MARK if announcement else b"",
+                folders=(self._root, *self._writable),
+                finish=git.finish,
+                unix_sockets=self._unix_sockets,
             )
         except BaseException:
             guard.release()
             raise
+
+    def _show_git(self, command: ShellCommand, unlisted: Sequence[str]) -> "GitView":
+        """Choose what a command in the sandbox sees of git repositories."""
+        from . import git_mounts  # after the start, which does not need it
+        from .trusted_files import TrustedFiles
+
+        covers, runs_git = make_covers(), git_mounts.mentions_git(command.argv, command.line)
+        if command.read_only:
+            return git_mounts.show_git_without_programs(self._root, covers) if runs_git else git_mounts.GitView()
+        folders = (self._root, *self._writable)
+        shown = (
+            git_mounts.show_work_copy(folders, covers, unlisted)
+            if runs_git
+            else git_mounts.protect_git(folders, covers)
+        )
+        before = TrustedFiles(folders, may_change=command.configures)
+        return git_mounts.set_programs_aside_after(shown, folders, before)
+
+    def _find_environment(self) -> Mapping[str, str]:
+        """Return the environment of commands, and make their private home if there is no sandbox."""
+        if self._given_env is not None:
+            return self._given_env
+        if self._default_env is None:
+            if self._confinement.sandbox:
+                self._default_env = build_confined_environment(self._root)
+            else:
+                self._home = PrivateFolder(_FOLDER_PREFIX)
+                self._default_env = build_unconfined_environment(self._root, self._home.path)
+        return self._default_env
 
     def _resolve_folder(self, folder: str) -> str:
         """Return the folder that a command runs in. Raises `ToolError` if it is not below the root."""
@@ -262,26 +352,38 @@ class LocalShell:
         return path
 
 
-def default_environment(root: str) -> dict[str, str]:
-    """Return the environment variables that commands get when none are given: PATH, HOME, LANG and TERM.
+def _restore_access(root: str) -> None:
+    """Let the owner enter the working folder again after a command such as `chmod 0 .`."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(root)
+        if found.st_uid == os.geteuid() and found.st_mode & stat.S_IRWXU & _ENTERED != _ENTERED:
+            os.chmod(root, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
 
-    Of the PATH of this process, folders that are relative or below the root are left out: a program there may have been
-    written by the model.
+
+def reading_environment(env: Mapping[str, str], folders: Sequence[str]) -> dict[str, str]:
+    """Return the environment of a command that runs unasked because it only reads.
+
+    It has the variables that say how text is shown, and no other: many name a program or a file with options, such as
+    PAGER, LESSOPEN, GIT_EXTERNAL_DIFF, RIPGREP_CONFIG_PATH and LD_PRELOAD. Its PATH leads to no folder that a command
+    can write to, and its home is empty.
     """
-    given = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    kept = {name: value for name, value in env.items() if name in _SHOWING_VARIABLES or name.startswith("LC_")}
+    path = env.get("PATH", SYSTEM_PATH).split(os.pathsep)
     outside = [
-        each for each in given if os.path.isabs(each) and not f"{os.path.realpath(each)}/".startswith(f"{root}/")
+        each
+        for each in path
+        if os.path.isabs(each) and not any(f"{os.path.realpath(each)}/".startswith(f"{top}/") for top in folders)
     ]
-    return {"PATH": os.pathsep.join(outside), "HOME": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}  # noqa: S108 - a tmpfs
+    return {**kept, "HOME": "/tmp", "PATH": os.pathsep.join(outside), **_GIT_WITHOUT_PROGRAMS}  # noqa: S108 - a tmpfs
 
 
 def _check_root(root: str | os.PathLike[str]) -> str:
     path = os.path.realpath(root)
     if not is_real_folder(path):
         argument_checks.raise_config_error("LocalShell", "root", root, "give a folder that exists")
-    if path == "/" or path in find_own_home_folders():
+    if path == "/" or any(f"{home}/".startswith(f"{path}/") for home in find_own_home_folders()):
         argument_checks.raise_config_error(
-            "LocalShell", "root", root, "give the folder of a project, and not the home folder or /"
+            "LocalShell", "root", root, "give the folder of a project, and not the home folder, or one above it"
         )
     return path
 

@@ -15,6 +15,8 @@ from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import Jail
 from perdure.toolkits.file_search_backend import MOST_FILE_BYTES, SearchMatch, SearchQuery
 
+from .searched_file import IS_BINARY, SearchedFile
+
 _PROGRAM: Final = os.path.join(os.path.dirname(__file__), "line_search_program.py")
 _BATCH_BYTES: Final = 1024 * 1024
 _BATCH_FILES: Final = 200
@@ -22,25 +24,32 @@ _BATCH_FILES: Final = 200
 
 def search_with_python(
     jail: Jail, paths: Iterable[Sequence[str]], query: SearchQuery, seconds: float
-) -> Iterator[SearchMatch]:
-    """Yield the matching lines of files in a `Jail` folder, with context lines around them, in the order of `paths`."""
+) -> Iterator[SearchedFile]:
+    """Yield what is found in files of a `Jail` folder, in the order of `paths`, without those that have no match."""
     with _LineSearch(query, seconds) as search:
         for batch in _read_batches(jail, paths):
-            for (path, _), lines in zip(batch, search.ask([data for _, data in batch]), strict=True):
-                for number, text, is_context in lines:
-                    yield SearchMatch("/".join(path), number, text, is_context=is_context)
+            for path, found in zip([path for path, _ in batch], search.ask_all(batch), strict=True):
+                name = "/".join(path)
+                if isinstance(found, str):
+                    yield SearchedFile(name, problem=found)
+                elif found[1]:
+                    lines = [SearchMatch(name, number, text, is_context=around) for number, text, around in found[0]]
+                    yield SearchedFile(name, lines, found[1], IS_BINARY if found[2] else "")
 
 
-def _read_batches(jail: Jail, paths: Iterable[Sequence[str]]) -> Iterator[list[tuple[Sequence[str], bytes]]]:
-    batch: list[tuple[Sequence[str], bytes]] = []
+def _read_batches(
+    jail: Jail, paths: Iterable[Sequence[str]]
+) -> Iterator[list[tuple[Sequence[str], bytes | FileRefused]]]:
+    """Yield files with their contents, or the reasons why they cannot be read, in batches of a limited size."""
+    batch: list[tuple[Sequence[str], bytes | FileRefused]] = []
     size = 0
     for path in paths:
         try:
-            data = jail.read(jail.build_target(path), MOST_FILE_BYTES).data
-        except FileRefused:
-            continue
+            data: bytes | FileRefused = jail.read(jail.build_target(path), MOST_FILE_BYTES).data
+        except FileRefused as error:
+            data = error
         batch.append((path, data))
-        size += len(data)
+        size += len(data) if isinstance(data, bytes) else 0
         if size >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
             yield batch
             batch, size = [], 0
@@ -71,6 +80,7 @@ class _LineSearch:
             "ignore_case": query.ignore_case,
             "context": query.context_lines,
             "most": query.max_results + 1,
+            "counts_only": query.counts_only,
         }
 
     def __enter__(self) -> Self:
@@ -90,8 +100,13 @@ class _LineSearch:
                     stream.close()
         self._process.wait()
 
+    def ask_all(self, batch: Sequence[tuple[Sequence[str], bytes | FileRefused]]) -> list[Any]:
+        """Return what is found in each file of a batch, or the reason why it cannot be read."""
+        answers = iter(self.ask([data for _, data in batch if isinstance(data, bytes)]))
+        return [next(answers) if isinstance(data, bytes) else str(data) for _, data in batch]
+
     def ask(self, contents: Sequence[bytes]) -> list[list[Any]]:
-        """Return the lines that match in each content. Raises `ToolError` when the time is over."""
+        """Return lines, their number, and whether it is binary, of each content. Raises `ToolError` after its time."""
         self._send(json.dumps([len(each) for each in contents]).encode() + b"\n" + b"".join(contents))
         answer = cast("IO[bytes]", self._process.stdout).readline()
         if not answer:

@@ -7,8 +7,8 @@ therefore only a list of candidates. Their lines come from descriptors that the 
 import base64
 import contextlib
 import os
-import shutil
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,24 +20,32 @@ from perdure.files.jail import Jail
 from perdure.toolkits.file_search_backend import MOST_FILE_BYTES, SearchMatch, SearchQuery
 from perdure.toolkits.glob_pattern import extract_file_name_patterns
 
-from .bounded_program import run_program
+from .bounded_program import ProgramOutput, run_program
+from .program_search import find_program_outside
+from .searched_file import IS_BINARY, SearchedFile
 
 _WALK: Final = (
-    "--no-config", "--no-messages", "--color=never", "--hidden", "--no-follow", "--null",
+    "--no-config", "--no-ignore-messages", "--color=never", "--hidden", "--no-follow", "--null",
     "--no-require-git", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot", "--glob=!.git",
 )  # fmt: skip
 _LINES: Final = ("--no-config", "--no-messages", "--color=never", "--no-follow", "--json", "--threads=1")
 _MOST_OPEN: Final = 64
-_DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # noqa: PTH112
+_COUNTS: Final = (
+    "--no-config", "--no-messages", "--color=never", "--no-follow", "--threads=1", "--count", "--text", "--null",
+    "--with-filename",
+)  # fmt: skip
+DESCRIPTORS: Final = "/proc/self/fd"
+"""The folder by whose names a program opens the files that it inherits; macOS and Windows have none that works."""
+_CHUNK_BYTES: Final = 1024 * 1024
+_PROBLEM: Final = re.compile(r"(?:rg: )?\./(.+): .+ \(os error (\d+)\)")
 _NO_MATCH: Final = 1
 _MOST_OUTPUT: Final = 256 * 1024 * 1024
 
 
 def find_ripgrep(outside: str) -> str:
-    """Return the path of ripgrep; empty if there is none, or only one inside the folder that is searched."""
-    found = shutil.which("rg")
-    real = os.path.realpath(found) if found else ""
-    return "" if not real or real.startswith(outside.rstrip(os.sep) + os.sep) else real
+    """Return the path of ripgrep; empty if there is none, or only one inside the project that is searched."""
+    found = find_program_outside("rg", outside)
+    return os.path.realpath(found) if found else ""
 
 
 class Ripgrep:
@@ -48,65 +56,110 @@ class Ripgrep:
         self._jail = jail
         self._seconds = seconds
 
-    def list_files(self, target: PathTarget, pattern: str) -> list[str]:
-        """Return paths of files below a folder, relative to it, unsorted; they are not checked.
+    def list_files(self, target: PathTarget, pattern: str) -> tuple[list[str], list[tuple[str, OSError]]]:
+        """Return paths of files below a folder, relative to it, unsorted, and what cannot be read; not checked.
 
         All those that match the pattern are among them.
         """
         return self._walk(target, ["--files", *_name_options(pattern)])
 
-    def list_matching_files(self, target: PathTarget, query: SearchQuery) -> list[str]:
-        """Return the paths of the files below a folder that have a match, unsorted; they are not checked."""
-        return self._walk(target, ["--files-with-matches", *_name_options(query.glob), *_match_options(query)])
+    def list_matching_files(
+        self, target: PathTarget, query: SearchQuery
+    ) -> tuple[list[str], list[tuple[str, OSError]]]:
+        """Return the paths of the files below a folder that have a match, unsorted, and what cannot be read.
 
-    def search(self, paths: Sequence[Sequence[str]], query: SearchQuery) -> Iterator[SearchMatch]:
-        """Yield the lines that match in files of the jail, in the order of the paths, and those around them."""
+        They are not checked. Binary files and large ones are among them.
+        """
+        return self._walk(
+            target, ["--files-with-matches", "--text", *_name_options(query.glob), *_match_options(query)]
+        )
+
+    def search(self, paths: Sequence[Sequence[str]], query: SearchQuery) -> Iterator[SearchedFile]:
+        """Yield what is found in files of the jail, in the order of the paths, without those that have no match."""
         for start in range(0, len(paths), _MOST_OPEN):
             yield from self._search_some(paths[start : start + _MOST_OPEN], query)
 
-    def _walk(self, target: PathTarget, options: Sequence[str]) -> list[str]:
+    def _walk(self, target: PathTarget, options: Sequence[str]) -> tuple[list[str], list[tuple[str, OSError]]]:
         with self._jail.open_folder(target) as folder:
-            output = self._run([*_WALK, *options, "--", "."], folder=folder)
-        paths = output.decode("utf-8", "surrogateescape").split("\0")
-        return [each.removeprefix("./") for each in paths if each]
+            done = self._run([*_WALK, *options, "--", "."], folder=folder)
+        paths = done.stdout.decode("utf-8", "surrogateescape").split("\0")
+        problems = [_PROBLEM.fullmatch(line) for line in done.stderr.decode("utf-8", "surrogateescape").splitlines()]
+        return [each.removeprefix("./") for each in paths if each], [
+            (each[1], OSError(int(each[2]), os.strerror(int(each[2])))) for each in problems if each is not None
+        ]
 
-    def _search_some(self, paths: Sequence[Sequence[str]], query: SearchQuery) -> Iterator[SearchMatch]:
+    def _search_some(self, paths: Sequence[Sequence[str]], query: SearchQuery) -> Iterator[SearchedFile]:
+        refused: dict[str, str] = {}
+        opened: dict[str, str] = {}
+        binary: set[str] = set()
         with contextlib.ExitStack() as stack:
-            opened: dict[str, Sequence[str]] = {}
             descriptors: list[int] = []
             for path in paths:
-                with contextlib.suppress(FileRefused):
+                name = "/".join(path)
+                try:
                     descriptor = stack.enter_context(self._jail.open_regular(self._jail.build_target(path)))
-                    if _is_text(descriptor):
-                        descriptors.append(descriptor)
-                        opened[f"{_DESCRIPTORS}/{descriptor}"] = path
-            if not opened:
-                return
+                    is_text = _is_text(descriptor)
+                except FileRefused as error:
+                    refused[name] = str(error)
+                else:
+                    descriptors.append(descriptor)
+                    opened[f"{DESCRIPTORS}/{descriptor}"] = name
+                    if not is_text:
+                        binary.add(name)
+            found = self._search_opened(opened, binary, descriptors, query)
+        for path in paths:
+            name = "/".join(path)
+            if name in refused:
+                yield SearchedFile(name, problem=refused[name])
+            elif name in found:
+                yield found[name]
+
+    def _search_opened(
+        self, opened: Mapping[str, str], binary: Collection[str], descriptors: Sequence[int], query: SearchQuery
+    ) -> dict[str, SearchedFile]:
+        """Return what is found in open files, by their paths; of binary files, only whether they have a match."""
+        found: dict[str, SearchedFile] = {}
+        counted = [each for each, name in opened.items() if query.counts_only or name in binary]
+        if counted:
+            output = self._run([*_COUNTS, *_match_options(query), "--", *counted], descriptors=descriptors).stdout
+            for counted_line in output.decode("utf-8", "surrogateescape").splitlines():
+                place, _, count = counted_line.partition("\0")
+                name = opened[place]
+                found[name] = SearchedFile(name, (), int(count), IS_BINARY if name in binary else "")
+        shown = [each for each in opened if each not in counted]
+        if shown:
             context = [f"--context={query.context_lines}"] if query.context_lines else []
             options = [*_LINES, f"--max-count={query.max_results + 1}", *context, *_match_options(query)]
-            output = self._run([*options, "--", *opened], descriptors=descriptors)
-        found: dict[str, list[SearchMatch]] = {}
-        for line in output.splitlines():
-            _add_match(found, opened, msgspec.json.decode(line))
-        for name in opened:
-            yield from sorted(found.get(name, ()), key=lambda each: each.line)
+            output = self._run([*options, "--", *shown], descriptors=descriptors).stdout
+            lines: dict[str, list[SearchMatch]] = {}
+            for line in output.splitlines():
+                _add_match(lines, opened, msgspec.json.decode(line))
+            for name, matches in lines.items():
+                found[name] = SearchedFile(name, sorted(matches, key=lambda each: each.line), len(matches))
+        return found
 
-    def _run(self, arguments: Sequence[str], *, folder: int | None = None, descriptors: Sequence[int] = ()) -> bytes:
-        """Run ripgrep, in a folder or with open files, and return its output. Raises `ToolError` if it fails."""
+    def _run(
+        self, arguments: Sequence[str], *, folder: int | None = None, descriptors: Sequence[int] = ()
+    ) -> ProgramOutput:
+        """Run ripgrep, in a folder or with open files, and return its output. Raises `ToolError` if it fails.
+
+        What it could not read is on its standard error, and is no failure.
+        """
         done = run_program(
             [self._program, *arguments],
-            cwd=f"{_DESCRIPTORS}/{folder}" if folder is not None else os.sep,
+            cwd=f"{DESCRIPTORS}/{folder}" if folder is not None else os.sep,
             env={},
             max_seconds=self._seconds,
             max_bytes=_MOST_OUTPUT,
             descriptors=descriptors,
         )
-        problem = done.stderr.decode("utf-8", "replace").strip()
-        if done.exit_code > _NO_MATCH and problem:
-            raise ToolError(f"the search failed: {problem[-300:]}")
+        said = done.stderr.decode("utf-8", "replace").splitlines(keepends=True)
+        problem = "".join([each for each in said if each.endswith("\n") and not _PROBLEM.fullmatch(each.strip())])
+        if done.exit_code > _NO_MATCH and problem.strip():
+            raise ToolError(f"the search failed: {problem.strip()[-300:]}")
         if done.is_truncated:
             raise ToolError("the search found too much: use a narrower pattern or path")
-        return done.stdout
+        return done
 
 
 def _name_options(pattern: str) -> list[str]:
@@ -117,24 +170,28 @@ def _name_options(pattern: str) -> list[str]:
 
 def _match_options(query: SearchQuery) -> list[str]:
     case = ["--ignore-case"] if query.ignore_case else ["--case-sensitive"]
-    return [*case, "--crlf", f"--max-filesize={MOST_FILE_BYTES}", f"--regexp={query.pattern}"]
+    return [*case, "--crlf", f"--regexp={query.pattern}"]
 
 
 def _is_text(descriptor: int) -> bool:
-    """Return True unless a file has a NUL, or begins like UTF-16."""
-    data = os.pread(descriptor, MOST_FILE_BYTES + 1, 0)
-    return len(data) <= MOST_FILE_BYTES and b"\0" not in data and not data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    """Return True unless a file has a NUL; raise `FileRefused` if it is too large."""
+    size = os.fstat(descriptor).st_size
+    if size > MOST_FILE_BYTES:
+        raise FileRefused(f"it has {size:,} bytes, and the limit is {MOST_FILE_BYTES:,}")
+    if os.pread(descriptor, 2, 0) in {b"\xff\xfe", b"\xfe\xff"}:  # UTF-16, which ripgrep decodes
+        return "\0" not in os.pread(descriptor, MOST_FILE_BYTES, 0).decode("utf-16", "replace")
+    return not any(b"\0" in os.pread(descriptor, _CHUNK_BYTES, at) for at in range(0, size, _CHUNK_BYTES))
 
 
-def _add_match(found: dict[str, list[SearchMatch]], opened: dict[str, Sequence[str]], message: dict[str, Any]) -> None:
+def _add_match(found: dict[str, list[SearchMatch]], opened: Mapping[str, str], message: dict[str, Any]) -> None:
     """Add a line of ripgrep's answer to the matches of its file."""
     if message["type"] not in {"match", "context"}:
         return
     data = message["data"]
     name, line = _to_text(data["path"]), _to_text(data["lines"]).removesuffix("\n").removesuffix("\r")
     if name in opened:
-        match = SearchMatch("/".join(opened[name]), data["line_number"], line, message["type"] == "context")
-        found.setdefault(name, []).append(match)
+        match = SearchMatch(opened[name], data["line_number"], line, message["type"] == "context")
+        found.setdefault(opened[name], []).append(match)
 
 
 def _to_text(value: dict[str, str]) -> str:

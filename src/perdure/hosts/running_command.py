@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Final, Protocol
 
@@ -18,9 +19,11 @@ from perdure.core.error import ConfigError
 from perdure.toolkits.shell_backend import JobOutput, ShellCommand, ShellEnding, ShellResult
 
 from . import process_supervisor
-from .bubblewrap import replace_stdin
+from .bubblewrap import filter_system_calls, replace_stdin
+from .mount_check import find_misplaced_mount
 from .output_capture import READ_BYTES, OutputCapture
-from .process_tree import list_descendants, signal_processes
+from .process_exit import wait_for_exit
+from .process_tree import kill_session, list_descendants, signal_processes
 
 GRACE_SECONDS: Final = 2.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -65,10 +68,16 @@ class RunningCommand:
         most_processes: int = 0,
         start_mark: bytes = b"",
         answer_pipe: int | None = None,
+        check: Callable[[int], str] | None = None,
+        finish: Callable[[], str] | None = None,
     ) -> None:
         self._process = process
+        self._check = check
+        self._finish = finish
+        self._note = ""
         self._answer_pipe = answer_pipe
         self._control = control
+        self._is_supervised = control is not None
         self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._begun = self._loop.time()
@@ -96,19 +105,25 @@ class RunningCommand:
         guard: SandboxedCommandLock,
         most_processes: int,
         start_mark: bytes,
+        folders: Sequence[str] = (),
+        finish: Callable[[], str] | None = None,
+        unix_sockets: bool = False,
     ) -> "RunningCommand":
         """Start a command in a sandbox, which ends it together with this process.
 
         If there is a mark, it is the first thing that the command writes to its standard error, and the command begins
-        when it is answered.
+        when it is answered: if what lies below the `folders`, which commands can write to, is mounted as the words
+        say. `finish` is called on a thread once it has ended with everything that it started, and
+        returns a note for its result.
         """
-        program, *options = words
-        locked = [program, "--sync-fd", str(guard.descriptor), *options]
         answer_pipe = None
-        if start_mark:
-            process, answer_pipe = _spawn_announced(locked, command.stdin, folder, env, guard.descriptor)
-        else:
-            process = _spawn(locked, command.stdin, folder, env, guard.descriptor)
+        with filter_system_calls(words, unix_sockets=unix_sockets) as ((program, *options), descriptors):
+            locked = [program, "--sync-fd", str(guard.descriptor), *options]
+            inherited = (guard.descriptor, *descriptors)
+            if start_mark:
+                process, answer_pipe = _spawn_announced(locked, command.stdin, folder, env, *inherited)
+            else:
+                process = _spawn(locked, command.stdin, folder, env, *inherited)
         return cls(
             process,
             command.timeout_seconds,
@@ -117,6 +132,8 @@ class RunningCommand:
             most_processes=most_processes,
             start_mark=start_mark,
             answer_pipe=answer_pipe,
+            check=partial(find_misplaced_mount, words, folders),
+            finish=finish,
         )
 
     @classmethod
@@ -153,6 +170,7 @@ class RunningCommand:
             stderr=self._stderr.build_output(),
             ending=self._ending,
             seconds=self._loop.time() - self._begun,
+            note=self._note,
         )
 
     async def wait_for_end(self, seconds: float) -> None:
@@ -169,7 +187,11 @@ class RunningCommand:
         """Return the output since the last call of this method, and the exit code if the command has ended."""
         code = self._exit_code if self.has_ended else None
         return JobOutput(
-            stdout=self._stdout.take_new(), stderr=self._stderr.take_new(), exit_code=code, ending=self._ending
+            stdout=self._stdout.take_new(),
+            stderr=self._stderr.take_new(),
+            exit_code=code,
+            ending=self._ending,
+            note=self._note,
         )
 
     async def end(self, ending: ShellEnding) -> None:
@@ -243,11 +265,19 @@ class RunningCommand:
             return
         if self._start_mark and capture is self._stderr:
             data, self._start_mark = data.removeprefix(self._start_mark), b""
-            self._answer_mark(may_start=self._ender is None)
+            self._answer_mark(may_start=self._ender is None and self._is_as_planned())
         capture.add(data)
         if capture.is_full:
             self._begin_end("output")
             self._close_stream(fd)  # the command gets SIGPIPE if it goes on
+
+    def _is_as_planned(self) -> bool:
+        """Return True if everything in the sandbox is mounted as planned, and tell the model if it is not."""
+        path = self._check(self._process.pid) if self._check is not None else ""
+        if path:
+            text = f"another command has exchanged {path} meanwhile, so this one was not started: stop the other first"
+            self._stderr.add(f"{text}\n".encode("utf-8", "surrogateescape"))
+        return not path
 
     def _answer_mark(self, *, may_start: bool) -> None:
         """Let an announced command begin; or end everything in its sandbox, also if it has not begun."""
@@ -270,15 +300,21 @@ class RunningCommand:
     async def _watch(self) -> None:
         """Wait for the process, then for its last output; then release everything."""
         try:
-            await _wait_for_exit(self._process)
+            await wait_for_exit(self._process)
             if self._captures:
                 await asyncio.wait((self._drained,), timeout=_DRAIN_SECONDS)
+            if (finish := self._take_finish()) is not None:
+                self._note = await asyncio.to_thread(finish)
+        except Exception as error:  # noqa: BLE001 - whatever it is: the command ends, and says why
+            self._stderr.add(f"\n[ended, because it could not be watched: {type(error).__name__}: {error}]\n".encode())
         finally:
             if self._process.poll() is None:  # the event loop is being closed
                 if self._control is None:
                     self._kill_tree()
                 self._close_control()  # a supervisor that was killed could not end the others
                 self._process.wait()
+            if self._is_supervised and self._process.returncode < 0:
+                kill_session(self._process.pid)  # the command has killed its supervisor, which could not end the rest
             for fd in list(self._captures):
                 self._close_stream(fd)
             self._answer_mark(may_start=False)
@@ -286,9 +322,20 @@ class RunningCommand:
             if self._counter is not None:
                 self._counter.cancel()
             self._close_control()
+            self._finish_at_last()
             if self._guard is not None:
                 self._guard.release()
             _settle(self._ended)
+
+    def _take_finish(self) -> Callable[[], str] | None:
+        finish, self._finish = self._finish, None
+        return finish
+
+    def _finish_at_last(self) -> None:
+        """Finish a command whose event loop is being closed: what it has planted does not stay for that."""
+        if (finish := self._take_finish()) is not None:
+            with contextlib.suppress(Exception):
+                self._note = finish()
 
     def _close_control(self) -> None:
         control, self._control = self._control, None
@@ -350,21 +397,3 @@ def _open_process(
 def _settle(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
-
-
-async def _wait_for_exit(process: "subprocess.Popen[bytes]") -> None:
-    """Wait until a process has ended, on the event loop where the system has process descriptors."""
-    loop = asyncio.get_running_loop()
-    open_pidfd = getattr(os, "pidfd_open", None)
-    if open_pidfd is None:
-        await loop.run_in_executor(None, process.wait)
-        return
-    pidfd = open_pidfd(process.pid)
-    ended: asyncio.Future[None] = loop.create_future()
-    try:
-        loop.add_reader(pidfd, _settle, ended)
-        await ended
-    finally:
-        loop.remove_reader(pidfd)
-        os.close(pidfd)
-    process.wait()

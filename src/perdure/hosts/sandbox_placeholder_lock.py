@@ -5,12 +5,17 @@ import fcntl
 import hashlib
 import os
 import threading
+from collections.abc import Iterable, Sequence
+
+from perdure.files.runtime_files import count_hidden_files
 
 from .bubblewrap import list_placeholder_paths, make_user_temp_folder, remove_placeholders
+from .git_mounts import list_git_placeholder_paths
 
 _lock = threading.Lock()
 _users: dict[str, int] = {}
-_placeholders: dict[str, set[str]] = {}
+_placeholders: dict[str, dict[str, bool]] = {}
+"""By folder: what the sandbox creates to mount over; True for folders."""
 _files: dict[str, int] = {}
 
 
@@ -19,20 +24,33 @@ class PlaceholderGuard:
 
     def __init__(self, root: str) -> None:
         self._root: str | None = root
+        self._hidden: Sequence[str] = ()
         with _lock:
             if root not in _files:
                 _files[root] = _lock_shared(root)
-            paths = list_placeholder_paths(root)
+            paths = {**dict.fromkeys(list_placeholder_paths(root), True), **list_git_placeholder_paths(root)}
             _users[root] = _users.get(root, 0) + 1
-            _placeholders.setdefault(root, set()).update(paths)
+            _placeholders.setdefault(root, {}).update(paths)
             self.descriptor = _files[root]
             """The locked file, for the sandbox: its command may live for a moment longer than this process."""
+
+    def keep_hidden(self, files: Sequence[str], created: Iterable[str]) -> None:
+        """Keep files of the runtime in place while the command runs, so that they stay hidden.
+
+        Those that were created for it are removed when the last command has ended, if they are empty.
+        """
+        if self._root is not None:
+            with _lock:
+                _placeholders[self._root].update(dict.fromkeys(created, False))
+            self._hidden = files
+            count_hidden_files(files, 1)
 
     def release(self) -> None:
         """Give up the use; the last command of all processes that use the folder removes the empty files."""
         root, self._root = self._root, None
         if root is None:
             return
+        count_hidden_files(self._hidden, -1)
         with _lock:
             _users[root] -= 1
             if _users[root]:
@@ -41,7 +59,8 @@ class PlaceholderGuard:
             del _users[root]
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                remove_placeholders(paths)
+                files = [path for path, is_folder in paths.items() if not is_folder]
+                remove_placeholders(paths.keys() - files, files)
             except OSError:  # another process runs a command there: removing a name would unmount what protects it
                 pass
             finally:

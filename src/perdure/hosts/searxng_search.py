@@ -11,14 +11,14 @@ from perdure.toolkits.web_backend import WebSearchQuery, WebSearchResult
 from .web_search_endpoint import WebSearchEndpoint, build_results
 
 
-class _Page(Struct):
+class _SearxngPage(Struct):
     title: str | None = None
     url: str | None = None
     content: str | None = None
 
 
-class _Answer(Struct):
-    results: list[_Page]
+class _SearxngAnswer(Struct):
+    results: list[_SearxngPage]
 
 
 class SearxngSearch:
@@ -40,7 +40,7 @@ class SearxngSearch:
 
     async def search(self, query: WebSearchQuery) -> Sequence[WebSearchResult]:
         """Return the pages that match a query."""
-        answer = await self._endpoint.get_json(_Answer, {"q": query.text, "format": "json"})
+        answer = await self._endpoint.get_json(_SearxngAnswer, {"q": query.text, "format": "json"})
         return build_results([(each.title, each.url, each.content) for each in answer.results], query.max_results)
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from perdure.core.error import ConfigError
 from perdure.core.store import run_to_completion
 
 from . import process_supervisor
+from .process_tree import kill_session
 
 EXIT_SECONDS: Final = 2.0
 """Seconds in which the program may end by itself once its standard input is closed."""
@@ -97,6 +98,8 @@ class StdioServerProcess:
         control, self._control = self._control, None
         if control is not None:
             os.close(control)  # without an answer to the byte, this ends the supervisor's tree
+        if (self._process.returncode or 0) < 0:
+            kill_session(self._process.pid)  # the program has killed its supervisor, which could not end the rest
         self._draining.cancel()
         transport = getattr(self._process, "_transport", None)
         if transport is not None:  # a process outside of the tree may have the pipes open

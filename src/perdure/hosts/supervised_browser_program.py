@@ -46,7 +46,7 @@ def run_supervised(control: str, folder: str, command: list[str]) -> int:
 
 def load_supervisor() -> ModuleType:
     """Import the module `process_supervisor` from the file beside this one, without importing the package `perdure`."""
-    path = Path(__file__).with_name("process_supervisor.py")
+    path = Path(__file__).parent / "process_supervisor.py"
     spec = importlib.util.spec_from_file_location("process_supervisor", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{str(path)!r} cannot be imported")

@@ -21,7 +21,7 @@ class _Query(Struct):
     search: list[_Article] = []
 
 
-class _Answer(Struct):
+class _WikipediaAnswer(Struct):
     query: _Query
 
 
@@ -50,7 +50,7 @@ class WikipediaSearch:
             "srlimit": str(query.max_results),
             "format": "json",
         }
-        answer = await self._endpoint.get_json(_Answer, parameters)
+        answer = await self._endpoint.get_json(_WikipediaAnswer, parameters)
         found = [(each.title, self._build_url(each.title), each.snippet) for each in answer.query.search]
         return build_results(found, query.max_results)
 

@@ -202,7 +202,8 @@ class McpClient:
         most = MAX_TOOLS + 1
         found, is_cut = await collect_pages(lambda cursor: client.list_tools(cursor=cursor), "tools", most)
         listed = [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in found]
-        listing = check_tool_list(self.server.name, listed, is_cut=is_cut)
+        # On a thread: compiling the schemas of many tools would hold up everything else on the event loop.
+        listing = await asyncio.to_thread(check_tool_list, self.server.name, listed, is_cut=is_cut)
         for problem in listing.problems:
             logger.warning("MCP server %r: %s", self.server.name, problem)
         return listing
@@ -359,7 +360,7 @@ class McpClient:
                 processes.append(await self._links.start_process(self.server))
                 return processes[0]
 
-            return open_stdio_streams(start, end, flood)
+            return open_stdio_streams(start, end, flood, self.server.name)
         from .limited_http_client import open_http_streams
 
         login = None if self._links.login is None else self._links.login(self.server)

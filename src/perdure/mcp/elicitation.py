@@ -1,7 +1,9 @@
 """Ask people the questions of MCP servers (elicitation): as a form in a display slot, answered from any process."""
 
 import asyncio
-from collections.abc import Mapping
+import logging
+import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from perdure.core.display_slot import Askable
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 
 _MAX_QUESTION: Final = 2_000
 _DECLINE: Final = "decline"
+_NOT_FREE: Final = frozenset({"email", "uri", "date", "date-time"})
+"""Formats of texts that are no secrets."""
+_BETWEEN_WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
+_SECRET: Final = re.compile(
+    r"\b(?:pass ?(?:word|code|phrase|key)s?|\w*passw(?:d|ord|ort)|pwd|pin|otp|secret|credentials?|token|recovery|cvv"
+    r"|cvc|ssn|(?:api|access|private|secret|signing|ssh|license) keys?|one time|2fa|mfa|card number|kennwort"
+    r"|mot de passe|contrase\w*a|senha)\b"
+)
+"""Words of what nobody should type into a form whose answer is stored."""
+_log = logging.getLogger("perdure")
 
 
 class ElicitationForm(Askable[dict[str, Any]], frozen=True):
@@ -84,6 +96,14 @@ class CallElicitationAnswerer:
         import mcp_types
 
         asked = build_elicitation_question(self._server, params)
+        if isinstance(asked, ElicitationForm) and asks_for_secret(asked):
+            _log.warning(
+                "MCP server %r asks for a password or another secret in a form, which is declined: the answer would be "
+                "stored in the session. Servers have to ask for it at a URL of their own; or give it to the server in "
+                "its settings (env, headers), or with perdure mcp login",
+                self._server,
+            )
+            return mcp_types.ElicitResult(action=_DECLINE)
         if asked is None:
             return mcp_types.ElicitResult(action=_DECLINE)
         async with self._asking:
@@ -114,6 +134,40 @@ def build_elicitation_question(
     if checked is None or checked.get("type", "object") != "object":
         return None
     return ElicitationForm(f"The MCP server {server!r} asks: {message}", {"type": "object", **checked})
+
+
+def asks_for_secret(form: ElicitationForm) -> bool:
+    """Return True if a form has a field for a password or another secret, by what the field and the question say.
+
+    Answers are stored in the session, and the protocol forbids servers to ask for secrets in a form.
+    """
+    fields = list(_list_text_fields(form.schema))
+    said = [form.question] if fields else []
+    for name, field in fields:
+        if field.get("format") == "password" or field.get("writeOnly") is True:
+            return True
+        said += [name, *[str(field.get(key, "")) for key in ("title", "description")]]
+    return any(_SECRET.search(_BETWEEN_WORDS.sub(" ", each).lower()) for each in said)
+
+
+def _list_text_fields(schema: Any, name: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield name and schema of each part of a schema that takes a text of any kind; it has been checked before."""
+    if not isinstance(schema, Mapping):
+        return
+    field = cast("Mapping[str, Any]", schema)
+    kinds: Any = field.get("type", "string" if name else "object")
+    is_text = "string" in (kinds if isinstance(kinds, list) else [kinds])
+    if is_text and "enum" not in field and "const" not in field and field.get("format") not in _NOT_FREE:
+        yield name, field
+    properties: Any = field.get("properties")
+    for inner, each in cast("Mapping[str, Any]", properties).items() if isinstance(properties, Mapping) else ():
+        yield from _list_text_fields(each, inner)
+    for key in ("items", "additionalProperties"):
+        yield from _list_text_fields(field.get(key), name)
+    for key in ("anyOf", "oneOf", "allOf"):
+        parts: Any = field.get(key)
+        for each in cast("list[object]", parts) if isinstance(parts, list) else ():
+            yield from _list_text_fields(each, name)
 
 
 def is_safe_link(url: str) -> bool:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError
+from perdure.files.runtime_files import trust_runtime_file
 
 from .listed_tool import ListedTool, clean_text
 from .server_settings import McpServer
@@ -63,6 +64,8 @@ class PinFile:
         """The file."""
         self._pins: dict[str, ServerPin] = {}
         self._changing = threading.RLock()
+        if self.path is not None:
+            trust_runtime_file(self, self.path, "file")
 
     def load_pins(self) -> dict[str, ServerPin]:
         """Return the pins by server. Raises `ConfigError` if the file is damaged, or others can write to it."""
@@ -78,6 +81,8 @@ class PinFile:
             raise ConfigError(f"the pins of MCP servers cannot be read: {error}") from error
         if os.name == "posix" and mode & _OTHERS_WRITE:
             raise ConfigError(f"others can write to {self.path!r}, so it is not used: chmod 600 it, and check it")
+        if not data:  # it is not there yet, and is covered while a command runs
+            return {}
         try:
             return msgspec.json.decode(data, type=dict[str, ServerPin])
         except msgspec.MsgspecError as error:

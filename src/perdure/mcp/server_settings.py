@@ -42,6 +42,8 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit
     """Variables that are added to its environment."""
     cwd: str = ""
     """The folder in which it is started; empty for the working directory of the agent."""
+    start_folder: str = ""
+    """The folder in which it is started if it has no `cwd`, made if it is not there; no part of what is approved."""
     url: str = ""
     """Its URL; only for `http` and `sse` servers, as are the headers."""
     headers: Mapping[str, str] = {}
@@ -73,7 +75,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit
                 "McpServer", "name", self.name, "use 1 to 64 letters, digits, '.', '_' and '-'"
             )
         argument_checks.require_one_of("McpServer", "transport", self.transport, _TRANSPORTS)
-        for name in ("command", "cwd", "url"):
+        for name in ("command", "cwd", "start_folder", "url"):
             _check_text(name, getattr(self, name))
         if not isinstance(self.args, tuple | list) or not all(isinstance(each, str) for each in self.args):
             argument_checks.raise_config_error("McpServer", "args", "…", "give a list of texts")
@@ -116,7 +118,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit
                 argument_checks.raise_config_error(
                     "McpServer", "url", "https://…@…", "put a password into a header, not into the address"
                 )
-            unused = ("command", "args", "env", "cwd")
+            unused = ("command", "args", "env", "cwd", "start_folder")
         for name in unused:
             if getattr(self, name):
                 argument_checks.raise_config_error(

@@ -43,8 +43,9 @@ class LineProcess(Protocol):
 class LineReadStream:
     """Stream from which the MCP SDK receives the messages of a server process, each a line of JSON on its stdout."""
 
-    def __init__(self, process: LineProcess, flood: FloodMeter, on_end: Callable[[str], None]) -> None:
+    def __init__(self, process: LineProcess, flood: FloodMeter, on_end: Callable[[str], None], name: str) -> None:
         self._process = process
+        self._name = name
         self._flood = flood
         self._on_end = on_end
         self._garbage = 0
@@ -65,11 +66,11 @@ class LineReadStream:
             if line.isspace():
                 continue
             try:
-                return _read_message(line)
+                return _parse_line(line)
             except (ValueError, RecursionError):
                 self._garbage += 1
                 if self._garbage == 1:
-                    logger.warning("an MCP server wrote a line to its standard output that is no message")
+                    logger.warning("MCP server %r wrote to its standard output a line that is no message", self._name)
                 if self._garbage > MAX_GARBAGE_LINES:
                     self._end("it writes to its standard output what is no message")
         raise anyio.EndOfStream
@@ -100,7 +101,7 @@ class LineReadStream:
         await self.aclose()
 
 
-def _read_message(line: bytes) -> SessionMessage:
+def _parse_line(line: bytes) -> SessionMessage:
     """Return the message of a line; half characters, which programs in JavaScript write, are replaced."""
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -143,11 +144,11 @@ class LineWriteStream:
 
 @asynccontextmanager
 async def open_stdio_streams(
-    start: Callable[[], Awaitable[LineProcess]], on_end: Callable[[str], None], flood: FloodMeter
+    start: Callable[[], Awaitable[LineProcess]], on_end: Callable[[str], None], flood: FloodMeter, name: str
 ) -> AsyncGenerator[tuple[LineReadStream, LineWriteStream]]:
-    """Start the program of an MCP server, and yield the SDK's streams to it; the program is ended with the block."""
+    """Start the program of the MCP server `name`, and yield the SDK's streams to it; it is ended with the block."""
     process = await start()
     try:
-        yield LineReadStream(process, flood, on_end), LineWriteStream(process)
+        yield LineReadStream(process, flood, on_end, name), LineWriteStream(process)
     finally:
         await process.close()

@@ -33,6 +33,10 @@ class BoundedLineReader:
         self._room.release()
         return line
 
+    def end(self) -> None:
+        """End after the lines that were read: the client is gone."""
+        self._lines.put_nowait(None)
+
     def _read_lines(self) -> None:
         """Read until the end of the file, and put each line into the queue; runs on the thread."""
         try:

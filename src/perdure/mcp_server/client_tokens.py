@@ -12,6 +12,7 @@ from typing import Final
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
+from perdure.core.reserved_session_ids import check_part_not_reserved
 
 MIN_TOKEN_LENGTH: Final = 32
 """The fewest characters of a token; `secrets.token_urlsafe(32)` makes one of 43."""
@@ -50,6 +51,7 @@ class ClientTokens:
             argument_checks.raise_config_error(
                 "ClientTokens", "name", name, "use 1 to 64 letters, digits, '.', '_' and '-'"
             )
+        check_part_not_reserved(name, "a client")
         if not isinstance(token, str) or len(token) < MIN_TOKEN_LENGTH or not _TOKEN.fullmatch(token):
             raise ConfigError(
                 f"the token of {name!r} cannot be used: give {MIN_TOKEN_LENGTH} or more letters and digits that cannot "

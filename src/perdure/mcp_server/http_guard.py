@@ -147,11 +147,13 @@ class HttpGuard:
 
     async def _pass_on(self, client: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, in a task that ends when the token of its client is revoked."""
+        body = _TimedBody(receive)
 
         async def answer() -> None:
-            await self._app(scope, _TimedBody(receive).receive, send)
+            await self._app(scope, body.receive, send)
 
         task = asyncio.create_task(answer())
+        body.on_incomplete = task.cancel
         running = self._open.setdefault(client, set())
         running.add(task)
         try:
@@ -159,6 +161,8 @@ class HttpGuard:
         finally:
             running.discard(task)
             task.cancel()
+        if body.is_late:
+            raise _Refused(408, "the body did not arrive in time")
         if not task.cancelled():
             task.result()
 
@@ -174,9 +178,17 @@ class HttpGuard:
 
 
 class _TimedBody:
-    """`receive` of a request whose whole body has to arrive within `BODY_SECONDS`; a disconnect may be much later."""
+    """`receive` of a request whose whole body has to arrive within `BODY_SECONDS`; a disconnect may be much later.
+
+    A body that does not arrive as a whole is nothing to answer, and nothing to report: the request ends.
+    """
+
+    on_incomplete: Callable[[], object]
+    """Ends the request."""
 
     def __init__(self, receive: Receive) -> None:
+        self.is_late = False
+        """True if the body did not arrive in time."""
         self._receive = receive
         self._deadline = asyncio.get_running_loop().time() + BODY_SECONDS
         self._is_complete = False
@@ -188,8 +200,11 @@ class _TimedBody:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            self._is_complete = True
-            return {"type": "http.disconnect"}
+            self.is_late = True
+            message = {"type": "http.disconnect"}
+        if message["type"] == "http.disconnect":
+            self.on_incomplete()
+            await asyncio.Event().wait()  # until it is cancelled
         self._is_complete = message["type"] != "http.request" or not message.get("more_body", False)
         return message
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, UsageError
 from perdure.core.model import ModelInfo, Request
+from perdure.core.reserved_session_ids import check_part_not_reserved
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
 from perdure.runtime.agent import Agent
@@ -52,6 +53,7 @@ class ServedAgent(Struct, frozen=True, kw_only=True, eq=False):
             argument_checks.raise_config_error(
                 "ServedAgent", "name", self.name, "use at most 64 letters, digits, '_' and '-'"
             )
+        check_part_not_reserved(self.tool_name, "the tool of an agent")
         to_output(self.output)
 
     @property

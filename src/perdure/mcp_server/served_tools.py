@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock, new_id
-from perdure.core.error import PerdureError, UsageError
+from perdure.core.error import ConfigError, PerdureError, UsageError
 from perdure.core.event import Entry, QuestionAsked, ToolProgress, ToolStarted
 from perdure.core.jsonable import error_message, to_text
 from perdure.core.message import Message, Status, Text, ToolResult
@@ -24,7 +24,7 @@ from perdure.core.tool import Tool
 from perdure.core.watcher_feed import Watcher
 from perdure.runtime.agent import Agent
 from perdure.runtime.session import Session
-from perdure.runtime.subagents.subagent_result import build_subagent_result
+from perdure.runtime.subagent_result import build_subagent_result
 
 from .client_limits import ClientLimits, ClientRequestLimiter
 from .served_agent import ServedAgent
@@ -242,7 +242,10 @@ class ServedTools:
             problem = "conversation: use 1 to 64 letters, digits, '.', '_' and '-'"
         if problem:
             return CallOutcome(_build_error_result(offered.name, UsageError(problem)), session_id)
-        session = offered.served.agent.session(f"{session_id}{conversation}")
+        try:
+            session = offered.served.agent.session(f"{session_id}{conversation}")
+        except ConfigError as error:  # an id that is reserved
+            return CallOutcome(_build_error_result(offered.name, error), session_id)
         try:
             result = await _give_task(session, offered, task, state, watchers)
         except PerdureError as error:

@@ -53,16 +53,19 @@ async def serve_stdio(
     from mcp.server.stdio import stdio_server
 
     from .bounded_line_reader import BoundedLineReader, reserve_standard_input
+    from .client_output import ClientOutput
     from .mcp_sdk_server import build_protocol_server
 
     tools = ServedTools(agents, limits=limits, keeps_conversations=False)
     server = build_protocol_server(tools, name=name, local_client=STDIO_CLIENT, instructions=instructions)
     file, standard_input = reserve_standard_input()
+    lines: Any = BoundedLineReader(file, limits.max_body_bytes)
+    output: Any = ClientOutput(on_gone=lines.end)
     try:
-        lines: Any = BoundedLineReader(file, limits.max_body_bytes)
-        async with tools.open(), stdio_server(stdin=lines) as (incoming, outgoing):
+        async with tools.open(), stdio_server(stdin=lines, stdout=output) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
     finally:
+        output.restore()
         standard_input.restore()
 
 

@@ -35,9 +35,9 @@ from .memory_record import (
 from .memory_table_operations import (
     MemoryFilter,
     MemoryRow,
-    delete_memory,
     find_entity,
     find_memory,
+    forget_memory,
     insert_memory,
     is_memory_id_used,
     list_pinned,
@@ -196,7 +196,7 @@ class LongTermMemory:
 
         def delete(connection: Connection) -> bool:
             scope = find_scope(connection, self.scope)
-            return scope is not None and delete_memory(connection, scope, name)
+            return scope is not None and forget_memory(connection, scope, name)
 
         return await self._database.erase(delete)
 

@@ -8,7 +8,6 @@ own full-text index, so that no query can reach the text of another.
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar, cast
 
 import apsw
@@ -16,17 +15,22 @@ import msgspec
 
 from perdure.core.error import StoreError
 from perdure.core.store import wait_despite_cancel
+from perdure.files.perdure_home import get_home_file_path
+from perdure.files.runtime_files import trust_runtime_file
 from perdure.stores.private_paths import check_file_path, create_file, make_path_absolute
 from perdure.stores.sqlite.apsw_types import Connection
 from perdure.stores.sqlite.database_file import (
     BUSY_SECONDS,
     close_and_checkpoint,
     damaged_store_error,
+    disable_schema_programs,
     retry_while_busy,
     run_in_transaction,
     sync_wal,
     to_store_error,
+    transaction,
 )
+from perdure.stores.sqlite.page_gaps import clear_gaps, is_wal_empty
 from perdure.stores.sqlite.read_only_media import (
     build_immutable_uri,
     build_read_only_error,
@@ -34,6 +38,8 @@ from perdure.stores.sqlite.read_only_media import (
     get_read_only_flags,
     is_read_only,
 )
+from perdure.stores.store_threads import StoreThreads
+from perdure.stores.thread_future import follow_thread
 
 from .memory_record import MemoryScope
 
@@ -100,7 +106,7 @@ CREATE TABLE centre(
 
 def get_default_memory_path() -> str:
     """Return the path of the SQLite file of memories in `~/.perdure`, or in the folder that PERDURE_HOME names."""
-    return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "memory.db")  # noqa: PTH111, PTH118
+    return get_home_file_path("memory.db")
 
 
 class _OpenFile:
@@ -108,7 +114,7 @@ class _OpenFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.thread = ThreadPoolExecutor(1, "perdure-memory")
+        self.thread = StoreThreads("perdure-memory")
         self._connection: Connection | None = None
         self._read_only_version: tuple[int, ...] | None = None  # None if the connection can write
 
@@ -140,6 +146,7 @@ class MemoryDatabase:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = make_path_absolute(path)
+        trust_runtime_file(self, self.path, "database")
         self._file: _OpenFile | None = None
 
     async def run(self, job: Callable[[Connection], T]) -> T:
@@ -151,12 +158,14 @@ class MemoryDatabase:
         return await self._submit(lambda connection: run_in_transaction(connection, job))
 
     async def erase(self, job: Callable[[Connection], T]) -> T:
-        """Run a job that deletes memories, in a transaction, and remove their bytes from the write-ahead log too."""
+        """Run a job that deletes memories, in a transaction, and remove their bytes from the write-ahead log, and the
+        copies that SQLite has left in the pages, too.
+        """
 
         def work(connection: Connection) -> T:
             result = run_in_transaction(connection, job)
             try:
-                retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+                retry_while_busy(lambda: _clear_remains(connection, self.path))
             except apsw.BusyError as error:
                 raise StoreError(
                     f"it is deleted, but its bytes are still in '{self.path}-wal', because another process kept the "
@@ -171,16 +180,16 @@ class MemoryDatabase:
         """Close the file; the next use opens it again."""
         file, self._file = self._file, None
         if file is not None:
-            closing = asyncio.get_running_loop().run_in_executor(file.thread, file.close)
+            closing = follow_thread(file.thread.submit(file.close))
             cancelled = await wait_despite_cancel([closing])
-            file.thread.shutdown(wait=False)
+            file.thread.end()
             closing.result()
             if cancelled:
                 raise asyncio.CancelledError
 
     async def _submit(self, job: Callable[[Connection], T], *, writes: bool = True) -> T:
         file = self._file = self._file or _OpenFile(self.path)
-        future = asyncio.get_running_loop().run_in_executor(file.thread, lambda: job(file.connect(writes=writes)))
+        future = follow_thread(file.thread.submit(lambda: job(file.connect(writes=writes))))
         cancelled = await wait_despite_cancel([future])
         try:
             result = future.result()
@@ -193,6 +202,15 @@ class MemoryDatabase:
         return result
 
 
+def _clear_remains(connection: Connection, path: str) -> None:
+    """Empty the write-ahead log, and the unused space of each page. Raises `apsw.BusyError` to be called again."""
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    with transaction(connection):  # it keeps other processes from writing
+        if not is_wal_empty(path):
+            raise apsw.BusyError("another process has written")
+        clear_gaps(path)
+
+
 def open_memory_file(path: str) -> Connection:
     """Open the SQLite file of long-term memories, and create it if needed. Raises `ConfigError` or `StoreError`."""
     check_file_path(path)
@@ -203,6 +221,7 @@ def open_memory_file(path: str) -> Connection:
     if 0 < os.stat(path).st_size < MIN_FILE_BYTES:  # noqa: PTH116 - as in the stores; SQLite would overwrite it
         raise StoreError(f"{path!r} is no file of memories, and has been left as it is: choose another path")
     connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE))
+    disable_schema_programs(connection)
     try:
         connection.set_busy_timeout(BUSY_SECONDS * 1000)
         _check_format(connection, path)
@@ -236,6 +255,7 @@ def open_memory_to_read(path: str) -> Connection:
     flags = get_read_only_flags() if uri else apsw.SQLITE_OPEN_READONLY
     try:
         connection = cast("Connection", apsw.Connection(uri or path, flags=flags))
+        disable_schema_programs(connection)
         try:
             connection.set_busy_timeout(BUSY_SECONDS * 1000)
             has_tables = _check_format(connection, path)

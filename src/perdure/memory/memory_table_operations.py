@@ -57,7 +57,7 @@ def insert_memory(connection: Connection, scope: int, record: MemoryRecord, key:
     A `key` is used once: a second insert with it changes nothing, even if the memory was forgotten meanwhile.
     """
     if key:
-        name: str | None = connection.execute("SELECT name FROM used_key WHERE (scope, key) = (?, ?)", (scope, key)).get
+        name = _find_used_key(connection, scope, key)
         if name is not None:
             stored = find_memory(connection, [scope], name)
             return (msgspec.structs.replace(record, id=name) if stored is None else stored.record), False
@@ -104,6 +104,41 @@ def delete_memory(connection: Connection, scope: int, name: str) -> bool:
     connection.execute("DELETE FROM memory WHERE id = ?", (stored.row,))
     mark_vectors_changed(connection, scope)
     return True
+
+
+def forget_memory(connection: Connection, scope: int, name: str) -> bool:
+    """Delete a memory for good; return False if there is none with this id.
+
+    Of the key that it was stored with, only a hash is left, by which it is not stored again. Its id is masked.
+    """
+    keys = connection.execute("SELECT key FROM used_key WHERE (scope, name) = (?, ?)", (scope, name)).fetchall()
+    is_deleted = delete_memory(connection, scope, name)
+    if is_deleted:
+        hidden = [(_hash_key(key), _mask(name.encode(), key).hex(), scope, key) for (key,) in keys]
+        connection.executemany("UPDATE used_key SET key = ?, name = ? WHERE (scope, key) = (?, ?)", hidden)
+    return is_deleted
+
+
+def _find_used_key(connection: Connection, scope: int, key: str) -> str | None:
+    """Return the id of the memory that was stored with a key, also of one that was forgotten; `None` if none was."""
+    find = "SELECT key, name FROM used_key WHERE scope = ? AND key IN (?, ?)"
+    for stored_key, name in connection.execute(find, (scope, key, _hash_key(key))):
+        return name if stored_key == key else _mask(bytes.fromhex(name), key).decode()
+    return None
+
+
+def _hash_key(key: str) -> str:
+    import hashlib  # at first use: it loads OpenSSL
+
+    return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def _mask(name: bytes, key: str) -> bytes:
+    """Return an id masked with the key of its memory, so that only who knows the key can read it; or unmask it."""
+    import hashlib  # at first use: it loads OpenSSL
+
+    mask = hashlib.shake_256(f"id {key}".encode()).digest(len(name))
+    return bytes([one ^ other for one, other in zip(name, mask, strict=True)])
 
 
 def mark_vectors_changed(connection: Connection, scope: int) -> None:

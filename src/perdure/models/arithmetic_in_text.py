@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence
 
-_NUMBER = r"[0-9]+(?:[.,][0-9]+)*"
+_OPERAND = r"[0-9]+(?:[.,][0-9]+)*"
 _SPOKEN: Sequence[tuple[str, str]] = (
-    (rf"({_NUMBER})\s*(?:%|percent|per cent)\s+of\s+({_NUMBER})", r"\1 / 100 * \2"),
-    (rf"\b(?:square\s+root|sqrt)\s+of\s+({_NUMBER})", r"sqrt(\1)"),
-    (rf"({_NUMBER})\s+squared\b", r"\1 ** 2"),
-    (rf"({_NUMBER})\s+cubed\b", r"\1 ** 3"),
+    (rf"({_OPERAND})\s*(?:%|percent|per cent)\s+of\s+({_OPERAND})", r"\1 / 100 * \2"),
+    (rf"\b(?:square\s+root|sqrt)\s+of\s+({_OPERAND})", r"sqrt(\1)"),
+    (rf"({_OPERAND})\s+squared\b", r"\1 ** 2"),
+    (rf"({_OPERAND})\s+cubed\b", r"\1 ** 3"),
     (r"\bto\s+the\s+power\s+of\b", "**"),
     (r"\b(?:multiplied\s+by|times)\b", "*"),
     (r"\bdivided\s+by\b", "/"),

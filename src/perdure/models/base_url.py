@@ -12,6 +12,8 @@ from perdure.core.error import ConfigError
 from .provider_catalog import Provider
 
 _API_VERSIONS = ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION")
+_FIRST_AZURE_RESPONSES = "2025-03-01"
+"""First API version of Azure that has the Responses API."""
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _OLLAMA_PORT = 11434
 _LOOPBACK = re.compile(r"https?://(localhost|127(\.\d+){3}|\[::1\])([:/?]|$)", re.IGNORECASE)
@@ -73,12 +75,24 @@ def _adapt_azure_url(url: str, model: str, _default: bool) -> str:  # noqa: FBT0
     """Complete an Azure resource URL: with the path of the configured API version, or of the versionless API."""
     from urllib.parse import quote
 
+    return _complete_azure_url(url, f"/deployments/{quote(model, safe='')}", "")
+
+
+def _adapt_azure_responses_url(url: str, _model: str, _default: bool) -> str:  # noqa: FBT001 - as above
+    """Complete an Azure resource URL for the Responses API, where the body names the deployment in every version."""
+    return _complete_azure_url(url, "", _FIRST_AZURE_RESPONSES)
+
+
+def _complete_azure_url(url: str, path: str, first_version: str) -> str:
+    """Complete an Azure resource URL. Versions before `first_version` lack the API: then the versionless is used."""
+    from urllib.parse import quote
+
     resource = url.rstrip("/")
     if re.match(r"https?://[^/]+/.", resource):
         return resource  # it has a path: use it as given
     version = get_first_env_value(_API_VERSIONS)
-    if re.match(r"20\d\d-", version):
-        return f"{resource}/openai/deployments/{quote(model, safe='')}?api-version={quote(version)}"
+    if re.match(r"20\d\d-", version) and version >= first_version:
+        return f"{resource}/openai{path}?api-version={quote(version)}"
     return f"{resource}/openai/v1"
 
 
@@ -125,6 +139,7 @@ def _get_vertex_host(location: str) -> str:
 
 _URL_ADAPTERS: Mapping[str, Callable[[str, str, bool], str]] = {
     "azure": _adapt_azure_url,
+    "azure-responses": _adapt_azure_responses_url,
     "ollama": _adapt_ollama_url,
     "ollama-native": _adapt_native_ollama_url,
     "bedrock": _adapt_bedrock_url,

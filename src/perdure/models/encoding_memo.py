@@ -100,9 +100,10 @@ class EncodingMemo:
         kept = self._take_out(name)
         view = messages if isinstance(messages, MessagesSnapshot) else None
         if view is not None and kept.view is not None and view.is_extension_of(kept.view):
-            shared = len(kept.messages)
+            shared = kept.view.shared_length  # messages of the request before alone are at its end
         else:
             shared = _count_shared_messages(kept.messages, messages)
+        if shared < len(kept.messages):
             _truncate_conversation(kept, shared)
         kept.view = view
         state = kept.states[-1] if kept.states else rules.begin()
@@ -191,4 +192,5 @@ def _list_pieces(kept: _EncodedConversation) -> list[bytes]:
 def _truncate_conversation(kept: _EncodedConversation, length: int) -> None:
     kept.size -= sum([len(piece) + _MESSAGE_BYTES for piece in kept.pieces[length:]])
     del kept.messages[length:], kept.pieces[length:], kept.states[length:]
-    kept.separators = {place: piece for place, piece in kept.separators.items() if place < length}
+    for place in [each for each in kept.separators if each >= length]:
+        del kept.separators[place]

@@ -4,7 +4,8 @@
 
 Encoding checks the order of the messages. A request that the provider refuses nevertheless is checked as a whole, and
 the error says what was found. All failures are raised as a `ModelError`. A request is repeated here only with a renewed
-key, or without a tool that the provider rejects; all other retries are left to `retried`.
+key, without a tool that the provider rejects, or in another form if it refuses the history or a setting; all other
+retries are left to `retried`.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ from .auth import Auth, FixedHeaders
 from .encoding_memo import EncodingMemo
 from .profile import Profile
 from .provider_errors import classify_error
+from .refused_forms import NextForm, RefusedForms, find_next_form
 from .rejected_tools import RejectedTools
 from .throttle import Throttle, get_shared_throttle
 from .throttle_state import RequestSlot, WaitReason
@@ -91,25 +93,32 @@ class HttpModel:
         self._clock = clock
         self._memo = EncodingMemo()
         self._quarantine = RejectedTools()
+        self._refused = RefusedForms()
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:  # noqa: PLR0912 - helpers would add a generator per event
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:  # noqa: C901, PLR0912, PLR0915 - helpers would add a generator per event
         """Send a request, and yield the events of the reply as they arrive. Raises a `ModelError`.
 
         A `RetryScheduled` event with attempt 0 means that the request waits for a slot of its key: nothing has failed.
         """
         throttle, chances = self._throttle, _ImmediateRetries(self._auth, self._quarantine)
+        request = self._refused.adapt_request(request)
         while True:
             asked = self._quarantine.remove_rejected_tools(request)
             sending = self._wire.encode(asked, self.profile, self._memo)
             tokens = len(sending.body) // _BYTES_PER_TOKEN
             slot = throttle.try_take_slot(tokens)
             if slot is None:
+                if not request.may_wait:
+                    self._check_pause()
                 place = throttle.join_queue(tokens)
                 try:
                     slot = await throttle.wait_for_slot(place, REPORT_WAIT_AFTER_SECONDS)
                     if slot is None:
                         yield _build_waiting_event(place.obstacle)
-                        slot = await throttle.wait_for_slot(place)
+                    while slot is None:
+                        if not request.may_wait:
+                            self._check_pause()
+                        slot = await throttle.wait_for_slot(place, REPORT_WAIT_AFTER_SECONDS)
                 finally:
                     throttle.leave_queue(place)
             event: ModelEvent | None = None
@@ -141,10 +150,24 @@ class HttpModel:
                 error.args = (mask_sent_secrets(str(error), headers), *error.args[1:])
                 self._learn_from_error(error, slot)
                 notices = await chances.prepare_retry(error, asked, has_started=event is not None)
+                if (
+                    notices is None
+                    and event is None
+                    and (form := self._find_next_form(error, asked, sending)) is not None
+                ):
+                    request, notices = form.request, (ErrorRaised(type(error).__name__, form.notice, "model"),)
                 for notice in self._raise_explained(error, sending) if notices is None else notices:
                     yield notice
             finally:
                 throttle.release_slot(slot, _get_used_tokens(event))
+
+    def _check_pause(self) -> None:
+        """Raise `RateLimited` while requests wait for a pause, so that another model is asked instead."""
+        if (seconds := self._throttle.find_pause_seconds()) is not None:
+            raise RateLimited(
+                f"{self.profile.provider} asked for a pause, which ends in about {seconds:.0f} s",
+                retry_after_seconds=seconds,
+            )
 
     async def _build_url_and_headers(self, sending: EncodedRequest) -> tuple[str, Mapping[str, str]]:
         """Return the URL and headers of a request."""
@@ -186,9 +209,11 @@ class HttpModel:
         return classify_error(answer.status, answer.headers, body, self.profile.provider, now=self._clock.now())
 
     def _raise_wrong_url(self, told: str) -> NoReturn:
-        raise BadRequest(
+        error = BadRequest(
             f"{mask_url(self._base)!r} {told}: check base_url, which must be the API of {self.profile.provider}"
         )
+        error.is_unknown_model = True
+        raise error
 
     def _finish_broken_reply(self, decoder: Decoder | None, error: NetError) -> Iterable[ModelEvent]:
         """Return the last events of a reply whose connection broke. Raises a `ModelError` if it is incomplete."""
@@ -219,6 +244,17 @@ class HttpModel:
         elif isinstance(error, ContextOverflow) and error.window_tokens and self.profile.context_tokens is None:
             self.profile = replace(self.profile, context_tokens=error.window_tokens)
             self.info = self.profile.info
+
+    def _find_next_form(self, error: ModelError, sent: Request, sending: EncodedRequest) -> NextForm | None:
+        """Return the form in which to send a refused request once more, and keep it for later requests."""
+        profile = self.profile
+        while (form := find_next_form(error, sent, profile)) is not None:
+            sent, profile = form.request, form.profile
+            if self._wire.encode(sent, profile, EncodingMemo()).body != sending.body:  # else it was this form already
+                self.profile = profile
+                self._refused.record_form(form)
+                break
+        return form
 
     def _raise_explained(self, error: ModelError, sent: EncodedRequest) -> NoReturn:
         """Raise the error of a failed request; if the provider refused it, with the rules that it breaks."""

@@ -34,6 +34,19 @@ if TYPE_CHECKING:
 DEFAULT_ATTEMPTS = 4
 """Default number of attempts for a request that fails with a retryable error."""
 _DEFAULT_WIRE: WireName = "openai_chat"
+_WIRES: Mapping[WireName, str] = {
+    "openai_chat": "perdure.models.openai_chat",
+    "openai_responses": "perdure.models.openai_responses",
+    "anthropic": "perdure.models.anthropic",
+    "gemini": "perdure.models.gemini",
+    "vertex": "perdure.models.vertex",
+    "bedrock": "perdure.models.bedrock",
+    "ollama": "perdure.models.ollama",
+    "codex": "perdure.models.codex",
+    "local": "perdure.models.local",
+    "demo": "perdure.models.demo",
+}
+"""The package of each wire, which is imported at its first use."""
 """API format of a URL about which nothing else is known."""
 _OPENAI_WIRES = frozenset({"openai_chat", "openai_responses"})
 """API formats that share the names of their dialects."""
@@ -66,7 +79,7 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
 
 
 def open_catalog_model(provider: Provider, model: str, options: ModelOptions, wire: WireName | None = None) -> Model:
-    """Open a model of a built-in provider (one of `provider_catalog.py`), with the API format `wire` if it is given."""
+    """Open a model of a built-in provider of the catalogue, with the API format `wire` if it is given."""
     name = model or provider.default_model
     if not name:
         _raise_missing_model_name(provider)
@@ -163,7 +176,7 @@ def load_wire(name: WireName) -> "Wire":
     """Import and return the wire (API format) with this name."""
     from importlib import import_module
 
-    module: Any = import_module(f"perdure.models.{name}")
+    module: Any = import_module(_WIRES[name])
     wire: Wire = module.WIRE
     return wire
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from perdure.core.error import ConfigError
 from perdure.core.model import Price
+from perdure.files.perdure_home import get_user_folder
 
 DAY_SECONDS = 24 * 60 * 60
 """How long a cached price is valid: some prices start on a given day."""
@@ -109,8 +110,7 @@ def _ask_genai_prices(price_id: str, model: str) -> Price | None:
 
 
 def _get_cache_path() -> str:
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111
-    return os.path.join(caches, "perdure", "prices.json")
+    return os.path.join(get_user_folder("XDG_CACHE_HOME", ".cache"), "perdure", "prices.json")
 
 
 def _read_cache(version: str, today: int) -> _PriceCache:

@@ -51,6 +51,16 @@ class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=S
     """True if it can stream."""
     usage_in_stream: bool = True
     """True if it can be asked to report usage in a stream."""
+    sampling: bool = True
+    """False if it refuses `temperature` and `top_p`. OpenAI's models are known by their names."""
+    thinks_with_tools: bool = True
+    """False if chat completions refuse functions while it thinks: then it does not think in requests with tools.
+    OpenAI's models are known by their names.
+    """
+    needs_reasoning: bool = False
+    """True if it refuses turns of the assistant without thinking: those of other models get a placeholder. Models that
+    are known to do so need no `True`.
+    """
     dialect: str = ""
     """Name of its variant of the wire, in that wire's table of dialects."""
 

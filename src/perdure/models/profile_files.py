@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from perdure.core.error import ConfigError
 from perdure.core.thread_safe_msgspec import convert
+from perdure.files.perdure_home import get_user_folder
 
 from .profile import Profile
 from .provider_catalog import WireName
@@ -40,8 +41,7 @@ def get_profiles_folder() -> str:
     """Return the path of the folder with the profile files of models."""
     if named := os.environ.get(FOLDER_VARIABLE):
         return os.path.expanduser(named)
-    settings = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return os.path.join(settings, "perdure", "profiles")
+    return os.path.join(get_user_folder("XDG_CONFIG_HOME", ".config"), "perdure", "profiles")
 
 
 def load_profile(base_url: str, model: str) -> SavedProfile | None:

@@ -144,6 +144,22 @@ PROVIDERS: tuple[Provider, ...] = (
         price_id="azure",
         key_help_url="https://portal.azure.com",
     ),
+    # A name of its own, since Azure serves the models of other makers through chat completions only.
+    Provider(
+        name="azure-responses",
+        title="Azure OpenAI, Responses",
+        wire="openai_responses",
+        aliases=("azure_responses", "azure-openai-responses"),
+        url_variables=("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL"),
+        key_variables=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
+        key_header="api-key",
+        example_model="the-name-of-your-deployment",
+        dialect="azure",
+        profile={"schema": "openai_strict", "strict_tools": True},
+        same_at_any_url=True,
+        price_id="azure",
+        key_help_url="https://portal.azure.com",
+    ),
     Provider(
         name="codex",
         title="OpenAI Codex, by subscription",

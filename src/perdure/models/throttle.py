@@ -113,6 +113,13 @@ class Throttle:
                 return None
             return self._flow.take_slot(tokens, now)
 
+    def find_pause_seconds(self) -> float | None:
+        """Return how long requests wait because the provider asked for a pause; `None` if they do not."""
+        if self._is_open:
+            return None
+        with self._lock:
+            return self._flow.find_pause_seconds(self._clock.monotonic(), has_queue=bool(self._queue))
+
     def record_accepted(self, slot: RequestSlot) -> None:
         """Record that the provider has started to respond, so that more requests may be sent after a pause."""
         slot.accepted = True

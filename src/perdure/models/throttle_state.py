@@ -111,6 +111,17 @@ class ThrottleState:
                 return WaitReason(seconds, f"the limit of {bucket.most:g} {what} a minute is reached")
         return None
 
+    def find_pause_seconds(self, now: float, *, has_queue: bool) -> float | None:
+        """Return the seconds of a pause that keeps further requests waiting; `None` if there is none.
+
+        After its end the pause goes on for those that come while one request is tried, or others wait.
+        """
+        if self._paused_until > now:
+            return self._paused_until - now
+        if self._window is not None and (has_queue or self._trying >= self._window):
+            return ASSUME_ACCEPTED_SECONDS
+        return None
+
     def take_slot(self, tokens: int, now: float) -> RequestSlot:
         """Take a slot (permission to send one request). Call only if `find_wait_reason` returned `None`."""
         self._busy += 1

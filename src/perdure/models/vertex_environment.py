@@ -6,12 +6,16 @@ from typing import Final
 
 import msgspec
 
+from perdure.core.error import AuthFailed
+from perdure.files.perdure_home import get_user_home, has_user_home
+
 from .mistyped_json_fields import as_dict, as_text
 
 CREDENTIALS_VARIABLE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 TOKEN_VARIABLE: Final = "VERTEX_ACCESS_TOKEN"  # noqa: S105 - a name
 DEFAULT_LOCATION: Final = "global"
 
+_USUAL_PLACE: Final = (".config", "gcloud", "application_default_credentials.json")
 _PROJECTS = ("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "VERTEXAI_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
 _LOCATIONS = ("GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION", "VERTEXAI_LOCATION", "CLOUD_ML_REGION")
 
@@ -29,8 +33,23 @@ def find_location() -> str:
 def get_adc_path() -> str:
     """Return the path of the file with the application default credentials, which may not exist."""
     named = os.environ.get(CREDENTIALS_VARIABLE, "").strip()
-    folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.join(os.path.expanduser("~"), ".config", "gcloud")
-    return named or os.path.join(folder, "application_default_credentials.json")
+    *folders, name = _USUAL_PLACE
+    folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.join(get_user_home(), *folders)
+    return named or os.path.join(folder, name)
+
+
+def refuse_default_credentials_of_others() -> None:
+    """Raise `AuthFailed` if Google's library would take the default credentials from the working folder.
+
+    It looks for them there if there is no home folder, and a repository could ship some.
+    """
+    place = os.path.expanduser(os.path.join("~", *_USUAL_PLACE))
+    is_named = os.environ.get(CREDENTIALS_VARIABLE) or os.environ.get("CLOUDSDK_CONFIG")
+    if not has_user_home() and not is_named and os.path.lexists(place):
+        raise AuthFailed(
+            f"the credentials in {place!r} are not used: there is no home folder, and they are in the working folder; "
+            f"set HOME to an absolute path, or {CREDENTIALS_VARIABLE}"
+        )
 
 
 def _get_first_value(variables: tuple[str, ...]) -> str:

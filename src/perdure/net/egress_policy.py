@@ -50,7 +50,7 @@ class EgressPolicy(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMet
     max_redirects: int = 5
     """The most redirects that are followed. Each is checked like the first URL."""
     allow_downgrade: bool = False
-    """Follow a redirect from https to http."""
+    """Follow a redirect from https to http. A browser follows it anyway: a rule can hide where it leads."""
     proxy: str | None = None
     """The URL of an HTTP proxy; those of the environment are not used.
 

@@ -31,6 +31,8 @@ from .session_for_replay import ReplaySession
 _LOOP_ROUNDS = 200
 """Event loop iterations to wait for something that is about to happen."""
 _OVERFLOW = "ContextOverflow"
+_RETRIES = frozenset({"RetryScheduled", "FailedOver"})
+"""Reasons of replies that were discarded because the request was sent again."""
 
 
 class Playback:
@@ -70,7 +72,7 @@ class Playback:
             if isinstance(message, InboxResolved):
                 if message.item_id not in known:
                     continue
-                await self.session.resolve(message.item_id, message.response)
+                await self.session.resolve(message.item_id, message.response, labels=message.labels)
             elif message.origin == FOLLOW_UP:
                 await self.session.follow_up(message)
             else:
@@ -182,7 +184,7 @@ class Playback:
                 return
             for event in build_discarded_deltas(discarded):
                 yield event
-            if discarded.reason in {"RetryScheduled", "FailedOver"}:
+            if discarded.reason in _RETRIES:
                 yield build_retry_event(discarded)
         ended = self.segment.ended
         if ended is None:
@@ -192,7 +194,8 @@ class Playback:
             raise ReplayStopped("nothing interrupts the run here any more")
         if (ended.status, ended.reason) == ("limit", "budget"):
             raise OutOfBudget(ended.error)
-        raise build_recorded_error(ended.reason, ended.error)
+        is_overcome = ended.status != "failed" and discarded is not None and discarded.reason not in _RETRIES
+        raise build_recorded_error(discarded.reason if is_overcome and discarded else ended.reason, ended.error)
 
     def _is_cancelled_after(self, exchange: RecordedExchange) -> bool:
         """Return True if the run was cancelled in the mode that lets this turn end first."""

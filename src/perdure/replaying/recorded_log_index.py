@@ -75,7 +75,7 @@ def index_recorded_log(entries: Sequence[Entry]) -> RecordedLog:
             raise StoreError(f"the recording is damaged: entry {place} has the number {entry.seq}")
     events = [entry.event for entry in entries if not entry.event.path]
     asks = {event.ask_id: event for event in events if isinstance(event, QuestionAsked)}
-    by_tools = frozenset([ask_id for ask_id, ask in asks.items() if ask.about == "slot" or _is_of_program(ask)])
+    by_tools = frozenset([ask_id for ask_id, ask in asks.items() if ask.about == "slot" or _is_asked_by_program(ask)])
     decisions = {event.call_id: event for event in events if isinstance(event, PermissionDecided)}
     starts = [event for event in events if isinstance(event, ToolStarted)]
     replies = [event.message for event in events if isinstance(event, MessageAdded)]
@@ -99,11 +99,11 @@ def index_recorded_log(entries: Sequence[Entry]) -> RecordedLog:
 def _asked_call_ids(asks: Iterable[QuestionAsked]) -> Iterator[str]:
     """Yield the ids of calls that a person was asked about, except those that a program made."""
     for ask in asks:
-        if ask.about == "permission" and not _is_of_program(ask):
+        if ask.about == "permission" and not _is_asked_by_program(ask):
             yield from [call["call_id"] for call in ask.calls]
 
 
-def _is_of_program(ask: QuestionAsked) -> bool:
+def _is_asked_by_program(ask: QuestionAsked) -> bool:
     """Return True if a question is about calls that a program made: a replay does not run the program."""
     return any(find_program_call_id(str(call.get("call_id", ""))) for call in ask.calls)
 

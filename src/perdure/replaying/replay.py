@@ -27,6 +27,7 @@ from perdure.core.error import SessionNotFound, UsageError
 from perdure.core.event import Entry, ModelRequested
 from perdure.core.message import Content, Message
 from perdure.core.outcome import Outcome
+from perdure.core.reserved_session_ids import check_not_reserved
 from perdure.core.store import Store
 from perdure.core.tool import Tool
 from perdure.runtime.agent import Agent
@@ -133,6 +134,7 @@ async def _load_recording(store: Store, source: Source) -> Recording:
     if isinstance(source, Recording):
         return source
     if isinstance(source, str):
+        check_not_reserved(source, store)
         entries = await store.read(source)
         if not entries:
             raise SessionNotFound(f"there is no session {source!r} to replay: store.list() lists them")

@@ -39,8 +39,12 @@ from .review import FailedReviewer, ModelReview, Review, ReviewedFinding, sort_f
 
 MOST_DIFF_BYTES: Final = 60_000
 """The most bytes of the diff that the prompt has; the model reads the rest with its tools."""
+MOST_LOG_BYTES: Final = 20_000
+"""The most bytes of the commit messages that the prompt has."""
 MOST_LISTED_FILES: Final = 300
 """The most names of changed files that the prompt has."""
+MOST_LISTED_CHARACTERS: Final = 20_000
+"""The most characters of these names."""
 DEFAULT_LIMITS: Final = Limits(max_turns=40, timeout_seconds=1800)
 
 INSTRUCTIONS: Final = """\
@@ -189,14 +193,15 @@ class BranchReviewer:
         ]
 
     async def _build_prompt(self, changed: Sequence[str]) -> Message:
-        log = await self._read("log", "--max-count=50", "--format=%h %s%n%w(0,4,4)%-b", f"{self.base}..HEAD")
+        commits = ["log", "--max-count=50", "--format=%h %s%n%w(0,4,4)%-b", f"{self.base}..HEAD", "--", "."]
+        log = await self._git.run_git(commits, max_bytes=MOST_LOG_BYTES)
+        if log.exit_code and not log.is_truncated:  # git is ended when it writes more
+            raise ToolError(log.problem.strip()[-500:] or f"git exited with code {log.exit_code}")
         diff = await self._git.run_git(["diff", f"{self.base}...HEAD", "--", "."], max_bytes=MOST_DIFF_BYTES)
-        more = len(changed) - MOST_LISTED_FILES
-        listed = "\n".join([*changed[:MOST_LISTED_FILES], *([f"… and {more} more"] if more > 0 else [])])
         text = (
             f"Review what this branch adds to {self.base}.\n\n"
-            f"Commits:\n{log.strip()}\n\n"
-            f"Changed files:\n{listed}\n\n"
+            f"Commits:\n{log.text.strip()}{_note_cut(log.is_truncated)}\n\n"
+            f"Changed files:\n{_list_names(changed)}\n\n"
             f"Diff:\n{diff.text.strip()}\n"
         )
         if diff.is_truncated:
@@ -209,6 +214,23 @@ class BranchReviewer:
         if done.exit_code:
             raise ToolError(done.problem.strip()[-500:] or f"git exited with code {done.exit_code}")
         return done.text
+
+
+def _note_cut(is_truncated: bool) -> str:  # noqa: FBT001 - of a log alone
+    return f"\n[cut off after {MOST_LOG_BYTES:,} bytes: read the rest with git_log]" if is_truncated else ""
+
+
+def _list_names(changed: Sequence[str]) -> str:
+    """Return the names of changed files, a line each, as far as there is room."""
+    listed: list[str] = []
+    room = MOST_LISTED_CHARACTERS
+    for name in changed[:MOST_LISTED_FILES]:
+        room -= len(name) + 1
+        if room < 0:
+            break
+        listed.append(name)
+    more = len(changed) - len(listed)
+    return "\n".join([*listed, *([f"… and {more} more"] if more else [])])
 
 
 def _build_agents(

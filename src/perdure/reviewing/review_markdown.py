@@ -1,7 +1,11 @@
-"""Render a code review as Markdown: the counts by severity, then each finding with its problem and fix."""
+"""Render a code review as Markdown: the counts by severity, then each finding with its problem and fix.
+
+What models write may be what the branch told them to write, so it is escaped.
+"""
 
 from collections.abc import Iterator
 
+from .markdown_escaping import begins_with_code, escape_blocks, escape_line, show_controls
 from .review import SEVERITIES, Review, ReviewedFinding
 
 
@@ -25,16 +29,16 @@ def _render_findings(review: Review) -> Iterator[str]:
     for number, each in enumerate(review.findings, 1):
         finding = each.finding
         yield ""
-        yield f"## {number}. {finding.severity}: {_to_line(finding.title)}"
+        yield f"## {number}. {finding.severity}: {escape_line(finding.title)}"
         yield ""
-        yield f"`{_to_line(format_location(each))}`{_describe_agreement(review, each)}"
+        yield f"`{_escape_code(format_location(each))}`{_describe_agreement(review, each)}"
         yield ""
-        yield finding.problem.strip()
+        yield escape_blocks(finding.problem)
         yield ""
-        yield f"**Fix.** {finding.fix.strip()}"
+        yield _label("**Fix.**", finding.fix)
         if finding.done_when.strip():
             yield ""
-            yield f"**Done when** {finding.done_when.strip()}"
+            yield _label("**Done when**", finding.done_when)
 
 
 def _render_rest(review: Review) -> Iterator[str]:
@@ -45,13 +49,13 @@ def _render_rest(review: Review) -> Iterator[str]:
         yield "Too few models report these, or their files do not exist:"
         yield ""
         for each in review.left_out:
-            yield f"- {each.finding.severity} `{_to_line(format_location(each))}` {_to_line(each.finding.title)}"
+            yield f"- {each.finding.severity} `{_escape_code(format_location(each))}` {escape_line(each.finding.title)}"
     if review.failed:
         yield ""
         yield "## Models without a review"
         yield ""
         for failed in review.failed:
-            yield f"- {failed.model}: {_to_line(failed.problem)}"
+            yield f"- {failed.model}: {escape_line(failed.problem)}"
 
 
 def format_location(found: ReviewedFinding) -> str:
@@ -67,9 +71,15 @@ def _describe_agreement(review: Review, each: ReviewedFinding) -> str:
     return f" ({', '.join(notes)})" if notes else ""
 
 
-def _to_line(text: str) -> str:
-    return " ".join(text.split()).replace("`", "'")
+def _label(label: str, text: str) -> str:
+    escaped = escape_blocks(text)
+    return f"{label}\n\n{escaped}" if begins_with_code(escaped) else f"{label} {escaped}"
+
+
+def _escape_code(text: str) -> str:
+    """Return text as one line for code between backticks."""
+    return show_controls(" ".join(text.split())).replace("`", "'")
 
 
 def _quote(text: str) -> str:
-    return "\n".join([f"> {line}".rstrip() for line in text.strip().splitlines()])
+    return "\n".join([f"> {line}".rstrip() for line in escape_blocks(text).split("\n")])

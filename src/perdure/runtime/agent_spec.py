@@ -433,6 +433,8 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
             value = getattr(self, name)
             if not isinstance(value, kind) and not (value is None and name == "budget"):
                 raise ConfigError(f"Agent({name}={value!r}): give a {kind.__name__}(…)")
+        if self.limits.widens:
+            argument_checks.raise_config_error("Agent", "limits", self.limits, "widens= is for the limits of one run")
         self._check_name()
         argument_checks.require_text("Agent", "description", self.description)
         argument_checks.require_text("Agent", "instructions", self.instructions)

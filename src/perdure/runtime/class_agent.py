@@ -3,7 +3,7 @@
 class Harbour:
     "You look after the berths of a harbour."
 
-    model = "anthropic:claude-sonnet-4-5"
+    model = "anthropic:claude-sonnet-5-5"
 
     @tool
     async def free_berths(self) -> list[int]: ...

@@ -20,7 +20,6 @@ from perdure.core.event import (
     Entry,
     Event,
     MessageAdded,
-    PostTaken,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -40,7 +39,7 @@ from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.loop import execute, react
 from perdure.core.lost_log_entries import build_lost_entries_error, build_lost_input_error
 from perdure.core.model import Model
-from perdure.core.outcome import Outcome
+from perdure.core.outcome import Outcome, select_run_entries
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.prompt_cache_misses import PrefixComparer
 from perdure.core.run import CancelMode, Engine, Run, SimulatedCrash
@@ -48,6 +47,8 @@ from perdure.core.run_function_types import find_shutdown_signal, get_engine_nam
 from perdure.core.run_mailbox import CANCEL_POST, Mailbox
 from perdure.core.run_spec import RunPlace
 from perdure.core.secret_redaction import RelatedRunsRedaction
+from perdure.core.shared_budget import Budget
+from perdure.core.steady_time import get_steady_time
 from perdure.core.store import (
     EntryIdSource,
     Lease,
@@ -76,9 +77,9 @@ from .driver_commands import (
 )
 from .extension import Extension
 from .output import end_run_on_answer
-from .overrides import RunOverrides, encode_overrides, parse_stored_output, restore_overrides
+from .overrides import RunOverrides, encode_overrides, merge_overrides, parse_stored_output, restore_overrides
 from .past_outcome import rebuild_outcome
-from .post_delivery import PostPoller, fill_mailbox, promote_follow_ups
+from .post_delivery import PostPoller, add_earlier_posts, fill_mailbox, promote_follow_ups
 from .redaction_across_agents import add_agent_redactors, check_id_for_secrets, redact_input_id
 from .resume_reasons import CALL_OPTION, find_resume_reasons, is_resumable
 from .run_builder import build_run, check_deps
@@ -155,6 +156,8 @@ class SessionDriver(SessionChannelHandle):
         """The posts that have come while the run was being built."""
         self._poller: PostPoller | None = None
         """Looks for posts of others during a run."""
+        self.budgets: Sequence[Budget] = ()
+        """The budgets of whoever gave the task that is done in this session."""
         self.accepts_any_agent = False
         """True if it may continue runs that an agent of another name began."""
 
@@ -318,7 +321,7 @@ class SessionDriver(SessionChannelHandle):
             check_deps(run.toolbox, run.deps)
         if plan.is_resumed and state.is_waiting:  # nothing is running in it: a cancel ends it at once
             self._cancelled_run_ids |= {post.text_field("run_id") for post in posts if post.kind == CANCEL_POST}
-        return _add_late_posts(plan, late) if late else plan, run, posts
+        return add_earlier_posts(command, plan, late, mailbox, state) if posts else plan, run, posts
 
     def _find_past_run(self, command: DriverCommand) -> RunWithInputId | None:
         """Return the run that has answered this prompt before, or that is to answer it. Raises if it may be lost."""
@@ -364,12 +367,12 @@ class SessionDriver(SessionChannelHandle):
         if run.options.answer_timeout_seconds > 0 or can_ask_in_process(run.gate):
             return True
         is_cancelled = bool(self._cancelled_run_ids & {self._requested_run_id, run.run_id})
-        return is_cancelled or bool(find_resume_reasons(run.state, posts, run.clock.now()))
+        return is_cancelled or bool(find_resume_reasons(run.state, posts, get_steady_time(run.clock)))
 
     async def _rebuild_outcome(self, command: DriverCommand, past: RunWithInputId, ended: RunEnded) -> Outcome[Any]:
         """Return the outcome of the run that has answered this prompt before, from the log."""
         entries = await self._read_run_entries(past.run_id)
-        outcome = rebuild_outcome(self.session_id, self._state.messages, past, ended, entries)
+        outcome = rebuild_outcome(self.session_id, self._state, past, ended, entries)
         input_id = command.input_id if isinstance(command, RunPromptCommand) else ""
         return parse_stored_output(outcome, command.overrides.get("output"), input_id)
 
@@ -518,7 +521,7 @@ class SessionDriver(SessionChannelHandle):
         before = self._find_interrupted_run(unpark=unpark)
         self.resumed_run_ids = {self._requested_run_id: before.run_id}
         self.run_id = before.run_id
-        combined: RunOverrides = {**restore_overrides(before.options, options), **options}
+        combined = merge_overrides(restore_overrides(before.options, options), options)
         if "engine" in combined:
             open_engine(combined["engine"])  # an unknown name is refused before anything is stored
         return RunStartValues(before.run_id, combined, (RunResumed(run_id=before.run_id),), is_resumed=True)
@@ -572,9 +575,8 @@ class SessionDriver(SessionChannelHandle):
         self._state.apply_all(events)
 
     async def _read_run_entries(self, run_id: str) -> list[Entry]:
-        """Return the stored entries of one run, without those of its subagents."""
-        entries = await self.store.read(self.session_id)
-        return [each for each in entries if each.event.run_id == run_id and not each.event.path]
+        """Return the stored entries of one run and its private runs, without those of its subagents."""
+        return select_run_entries(await self.store.read(self.session_id), run_id)
 
     def _sort_posts(self, posts: Sequence[Post], plan: RunStartValues) -> tuple[Mailbox, list[Post]]:
         """Return this run's mailbox with the posts for it, and separately those too late for an earlier run."""
@@ -594,6 +596,7 @@ class SessionDriver(SessionChannelHandle):
             prefix_comparer=self._prefix_comparer,
             can_wait=self.may_wait and plan.may_wait,
             redaction=self.redaction,
+            budgets=self.budgets,
         )
         return build_run(self.agent, place, self._state, plan.overrides, plan.skills)
 
@@ -638,12 +641,6 @@ class SessionDriver(SessionChannelHandle):
         rebuilt.cancel_mode = run.cancel_mode
         rebuilt.interrupt_reason = run.interrupt_reason or ("cancelled" if run.cancel_mode == "after_tools" else "")
         return rebuilt
-
-
-def _add_late_posts(plan: RunStartValues, late: Sequence[Post]) -> RunStartValues:
-    """Return the plan of a run that first consumes posts which arrived too late for the run before."""
-    taken = tuple([PostTaken(post.kind, run_id=plan.run_id) for post in late])
-    return msgspec.structs.replace(plan, opening=(*taken, *plan.opening), taken=[post.id for post in late])
 
 
 async def _react_forgetting_appends(run: Run) -> Outcome[Any]:

@@ -10,6 +10,8 @@ instructions, tools and model. A crash in between loses nothing: the log has the
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, cast
 
+from msgspec.structs import replace
+
 from perdure.core.error import ToolError
 from perdure.core.event import MessageAdded, SessionConfigured
 from perdure.core.jsonable import error_message
@@ -52,7 +54,7 @@ def make_handoff_tool(name: str, description: str) -> Tool[..., Any]:
         content = f"The conversation was handed over: you are {name!r} from here on.{note}"
         return ToolOutput(content, render={_HANDED_TO_KEY: name})
 
-    return tool(
+    made = tool(
         hand_over,
         name=build_handoff_tool_name(name),
         description=f"Hand this conversation over to {name!r}, who goes on with it in your place.{about}",
@@ -60,6 +62,7 @@ def make_handoff_tool(name: str, description: str) -> Tool[..., Any]:
         parallel=False,
         credentials=False,
     )
+    return replace(made, is_of_the_runtime=True)
 
 
 def build_handoff_tool_name(agent_name: str) -> str:

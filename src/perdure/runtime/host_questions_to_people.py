@@ -8,6 +8,7 @@ from perdure.core.display_slot import Askable
 from perdure.core.error import NotAnswered
 from perdure.core.event import Entry, SlotClosed, SlotOpened
 from perdure.core.run_mailbox import SLOT_POST
+from perdure.core.steady_time import get_steady_time
 from perdure.core.store import Post
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ async def ask_people(
     entries = await session.store.read(session.session_id)
     opened, closed = _find_slot(entries, slot_id)
     if opened is None:
-        now = session.agent.clock.now()
+        now = get_steady_time(session.agent.clock)
         expires_at = None if timeout_seconds is None else now + timeout_seconds
         await display.open_question(asked, slot_id, expires_at)
     else:
@@ -36,7 +37,7 @@ async def ask_people(
     async with aclosing(display.watch_entries(after)) as coming:
         while closed is None:
             closed = _find_posted_closing(await session.store.posts(session.session_id), slot_id)
-            if closed is None and expires_at is not None and session.agent.clock.now() >= expires_at:
+            if closed is None and expires_at is not None and get_steady_time(session.agent.clock) >= expires_at:
                 await display.remove(slot_id, EXPIRED_REASON)
                 raise NotAnswered(f"{EXPIRED_REASON}: {asked.text}")
             if closed is None:

@@ -11,8 +11,8 @@ from perdure.core.clock_and_ids import Clock
 from perdure.core.error import ConfigError, Fenced, SessionBusy
 from perdure.core.event import InboxResolved
 from perdure.core.fold import State, fold_events
-from perdure.core.inbox import INBOX_POST, build_inbox_message
-from perdure.core.message import check_labels
+from perdure.core.inbox import INBOX_POST, build_inbox_message, build_resolution_post, read_resolution_labels
+from perdure.core.last_run_progress import has_unreported_task
 from perdure.core.run_mailbox import FOLLOW_UP_POST, STEER_POST, build_message_post
 from perdure.core.store import (
     Lease,
@@ -24,9 +24,12 @@ from perdure.core.store import (
     read_events_to_fold,
 )
 
+from .background_agent_task import list_background_jobs
 from .driver import pass_post_to_run
+from .past_outcome import rebuild_outcome
 from .run_ownership import find_task_giver
 from .session_channel import get_or_create_channel, pause_commands
+from .subagent_result import build_subagent_result
 
 
 async def forward_late_inbox_results(store: Store, session_id: str, clock: Clock) -> None:
@@ -46,6 +49,41 @@ async def forward_late_inbox_results(store: Store, session_id: str, clock: Clock
                     await finish_before_cancel(partial(store.release, lease))
         except (SessionBusy, Fenced):
             return
+
+
+async def forward_stranded_results(store: Store, session_id: str, state: State, clock: Clock) -> None:
+    """Forward to a session the results that reached its background agents too late, if the process that stored them
+    died before it could. So are the ends of tasks that these agents gave to others before their own was over.
+    """
+    jobs = {job.session_id for job in list_background_jobs(state, store)}
+    if not jobs:
+        return
+    rows = await store.list_interrupted(prefix=f"{session_id}/", include_posts=True)
+    for row in sorted(rows, key=lambda each: -each.session_id.count("/")):
+        if row.session_id not in jobs:
+            await report_end_to_ended_task(store, row.session_id, clock)
+        elif row.posts:
+            await forward_late_inbox_results(store, row.session_id, clock)
+
+
+async def report_end_to_ended_task(store: Store, session_id: str, clock: Clock) -> None:
+    """Report the end of a background agent to the session that gave the task, and from there to the one above, if that
+    session is of a background agent whose own task is over: no run of it does so after a crash.
+    """
+    state = fold_events((await read_events_to_fold(store, session_id))[0])
+    giver = _find_session_above(state, session_id)
+    if not giver or not has_unreported_task(state.settings):
+        return
+    above = fold_events((await read_events_to_fold(store, giver))[0])
+    jobs = [each for each in list_background_jobs(above, store) if each.session_id == session_id]
+    if not _find_session_above(above, giver) or not jobs or jobs[0].item_id not in above.session_inbox:
+        return
+    (job, *_), past = jobs, [*state.runs_by_input_id.values()][-1]
+    if past.run_ended_event is not None:
+        outcome = rebuild_outcome(session_id, state, past, past.run_ended_event)
+        text = str(build_subagent_result(job.agent, outcome).content)
+        await store.post(giver, build_resolution_post(job.item_id, text, clock.now(), tuple(state.labels)))
+        await forward_late_inbox_results(store, giver, clock)
 
 
 async def _has_results_to_forward(store: Store, session_id: str) -> bool:
@@ -87,7 +125,7 @@ def _find_results(state: State, posts: list[Post]) -> dict[str, InboxResolved]:
         item_id = post.text_field("item_id")
         if post.kind == INBOX_POST and item_id in state.session_inbox:
             try:
-                labels = check_labels(post.body.get("labels", ()))
+                labels = read_resolution_labels(post)
             except ConfigError:  # written by another program: it stays in the store
                 continue
             results[post.id] = InboxResolved(item_id, post.body.get("response"), post.at, labels)

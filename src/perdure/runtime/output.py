@@ -7,6 +7,7 @@ that does not fit is returned to the model with every problem listed, a limited 
 
 import functools
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 
 import msgspec
@@ -37,6 +38,8 @@ ANSWER_TOOL = "final_answer"
 """The name of the tool that takes the answer in `tool` mode."""
 REPAIR_ORIGIN = "output"
 """The origin of messages that ask the model to repair an invalid answer."""
+WITH_ANSWER = frozenset({"done", "limit"})
+"""Statuses of runs that can have an answer; at a limit, it may be one from a part of the work."""
 DEFAULT_REPAIRS = 2
 """The default number of times that a model is asked to repair its answer."""
 
@@ -215,7 +218,8 @@ def build_answer_tool(output: Output[Any]) -> Tool[..., Any]:
 
     about = output.spec.description or "The answer, in the form in which it is wanted."
     description = f"{about} Call this alone, once, when you are done: it ends the work."
-    return tool_from_schema(ANSWER_TOOL, description, output.spec.schema, take, effect="read", terminate=True)
+    answer = tool_from_schema(ANSWER_TOOL, description, output.spec.schema, take, effect="read", terminate=True)
+    return msgspec.structs.replace(answer, is_of_the_runtime=True)
 
 
 def make_output_validator(output: Output[Any], mode: OutputMode) -> OutputValidator:
@@ -284,8 +288,11 @@ def end_run_on_answer(engine: Engine, output: Output[Any]) -> Engine:
     @functools.wraps(engine)
     async def run_to_answer(run: Run) -> Outcome[Any]:
         outcome = await call_engine(engine, run)
-        call = _find_answer_call(run.messages) if outcome.reason == "terminated" else None
-        if call is None:
+        if outcome.status in WITH_ANSWER and outcome.output is None:
+            with suppress(Invalid):  # it may have ended without an answer, or an engine of one's own with anything
+                run.output = parse_run_output(outcome.messages, output)
+            return msgspec.structs.replace(outcome, output=run.output)
+        if outcome.reason != "terminated" or (call := _find_answer_call(run.messages)) is None:
             return outcome
         run.output = output.convert_answer(msgspec.json.decode(call.arguments or "{}"))
         return run.outcome("done")
@@ -299,7 +306,8 @@ def parse_run_output(messages: Sequence[Message], output: Output[T]) -> T:
     call = _find_answer_call(messages)
     if call is not None:
         return output.convert_answer(msgspec.json.decode(call.arguments or "{}"))
-    return output.parse_answer(messages[-1].text if messages else "")
+    has_answer = bool(messages) and messages[-1].role == "assistant"
+    return output.parse_answer(messages[-1].text if has_answer else "")
 
 
 def _find_answer_call(messages: Sequence[Message]) -> ToolCall | None:

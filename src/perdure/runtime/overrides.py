@@ -19,14 +19,14 @@ from perdure.core.model import Model, Settings
 from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode, Engine
 from perdure.core.shared_budget import Budget
-from perdure.core.stop_conditions import Limits
+from perdure.core.stop_conditions import DefaultLimit, Limits, merge_limits
 from perdure.core.thread_safe_msgspec import convert
 from perdure.core.tool import D, Tool
 from perdure.core.validation_problems import Invalid
 from perdure.core.watcher_feed import Watcher
 from perdure.engines import open_engine
 
-from .output import Output, OutputSettingsRecord, SchemaOutput, parse_run_output, to_output
+from .output import WITH_ANSWER, Output, OutputSettingsRecord, SchemaOutput, parse_run_output, to_output
 
 if TYPE_CHECKING:
     from perdure.core.permission_gate import Gate
@@ -38,7 +38,15 @@ Prompt: TypeAlias = str | Part | Message | Iterable[str | Part | Message]
 class Overrides(TypedDict, Generic[D], total=False):
     """Overrides of an agent's options for one run, such as model and tools. `D` is the type of the agent's `deps`.
 
-    `output`, the type of the answer, is a parameter of its own where a run can have one.
+    - In place of the agent's: `model`, `role`, `instructions`, `tools`, `engine`, and `deps` that are no dict.
+    - Merged with the agent's: `limits` (see `Limits`), `settings` (those that are set here count), and `deps` of two
+      dicts (by key).
+    - In addition to the agent's: `watchers`; `budget`, so that both have to allow a request; and `permission`, so that
+      both have to allow a call. With `narrow_permission=False` the `permission` of the run decides alone.
+
+    What is not listed cannot be overridden: stop conditions, guardrails, compaction and the others are the agent's.
+    `agent.replace(…)` makes another agent. `output`, the type of the answer, is a parameter of its own where a run can
+    have one.
     """
 
     model: Model | str
@@ -48,6 +56,7 @@ class Overrides(TypedDict, Generic[D], total=False):
     limits: Limits
     settings: Settings
     permission: "Gate | None"
+    narrow_permission: bool
     engine: Engine | str
     deps: D
     budget: Budget | None
@@ -144,7 +153,13 @@ _OUTPUT_KEY = "output"
 _NOT_RECORDED = frozenset({"watchers"})
 """Overrides that do not change what the run does: it can be resumed without them."""
 
-_OVERRIDE_TYPES: Mapping[str, type] = {"instructions": str, "role": str, "limits": Limits, "settings": Settings}
+_OVERRIDE_TYPES: Mapping[str, type] = {
+    "instructions": str,
+    "role": str,
+    "limits": Limits,
+    "settings": Settings,
+    "narrow_permission": bool,
+}
 
 
 def encode_overrides(overrides: RunOverrides) -> dict[str, Any]:
@@ -154,20 +169,52 @@ def encode_overrides(overrides: RunOverrides) -> dict[str, Any]:
     """
     if not overrides:
         return {}
-    names = ("instructions", "role", "limits", "settings", "model", "engine")
+    names = ("instructions", "role", "limits", "settings", "model", "engine", "narrow_permission")
     given = {name: value for name, value in overrides.items() if name in names}
     for name in ("model", "engine"):
         if not isinstance(given.get(name), str):
             given.pop(name, None)
     kept: dict[str, Any] = msgspec.to_builtins(given)
+    if (limits := overrides.get("limits")) is not None:
+        kept["limits"] = {name: value for name, value in kept["limits"].items() if _is_set(limits, name)}
     if (output := overrides.get("output")) is not None:
         kept[_OUTPUT_KEY] = msgspec.to_builtins(output.record)
     code = sorted(set(overrides) - set(kept) - _NOT_RECORDED)
     return {**kept, _CODE_KEY: code} if code else kept
 
 
+def _is_set(limits: Limits, name: str) -> bool:
+    """Return True if a limit was set, so that it is stored."""
+    return not isinstance(getattr(limits, name), DefaultLimit) and (name != "widens" or bool(limits.widens))
+
+
 _RENAMED: Mapping[str, str] = {"ledger": "budget"}
 """Overrides that older logs record under another name."""
+
+
+def merge_overrides(overrides: RunOverrides, later: RunOverrides) -> RunOverrides:
+    """Return the overrides of a run with those added that it is given later, as it is resumed.
+
+    Limits and settings are merged field by field, as with those of the agent.
+    """
+    merged: RunOverrides = {**overrides, **later}
+    if "limits" in overrides and "limits" in later:
+        merged["limits"] = merge_limits(overrides["limits"], later["limits"])
+    if "settings" in overrides and "settings" in later:
+        merged["settings"] = merge_settings(overrides["settings"], later["settings"])
+    return merged
+
+
+def merge_settings(settings: Settings, later: Settings) -> Settings:
+    """Return the settings of a model with later ones merged into them: those that are set there. Dicts are merged."""
+    changes: dict[str, Any] = {}
+    for name in later.__struct_fields__:
+        value: Any = getattr(later, name)
+        if isinstance(value, Mapping):
+            value = {**getattr(settings, name), **cast("Mapping[str, Any]", value)}
+        if value is not None and value != ():
+            changes[name] = value
+    return msgspec.structs.replace(settings, **changes)
 
 
 def restore_overrides(recorded_options: Mapping[str, Any], given_again: RunOverrides) -> RunOverrides:
@@ -193,12 +240,12 @@ def parse_stored_output(outcome: Outcome[Any], given: Output[Any] | None, input_
     """
     started = next((each.event for each in outcome.entries if isinstance(each.event, RunStarted)), None)
     output = given or (None if started is None else _restore_output(started.options))
-    if outcome.status != "done" or output is None:
+    if outcome.status not in WITH_ANSWER or output is None:
         return outcome
     try:
         value = parse_run_output(outcome.new_messages, output)
     except Invalid as error:
-        if given is None:
+        if given is None or outcome.status != "done":
             return outcome
         message = (
             f"the stored answer to input {input_id!r} is no valid {given.spec.name}: {error}. Repeat a prompt with the "
@@ -221,6 +268,7 @@ class _RecordedOverrides(TypedDict, total=False):
     role: str
     limits: Limits
     settings: Settings
+    narrow_permission: bool
     model: str
     engine: str
     output: OutputSettingsRecord

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from perdure.core.error import PerdureError
 from perdure.core.event import Entry, RunEnded
-from perdure.core.message import Message
+from perdure.core.fold import State
 from perdure.core.outcome import Outcome, OutcomeStatus
 from perdure.core.past_run_totals import RunWithInputId
 
@@ -16,9 +16,13 @@ def build_error_outcome(session_id: str, error: Exception) -> Outcome[Any]:
 
 
 def rebuild_outcome(
-    session_id: str, messages: Sequence[Message], past: RunWithInputId, ended: RunEnded, entries: Sequence[Entry] = ()
+    session_id: str, state: State, past: RunWithInputId, ended: RunEnded, entries: Sequence[Entry] = ()
 ) -> Outcome[Any]:
-    """Rebuild the outcome of an earlier run from the log, without its validated output: see `parse_stored_output`."""
+    """Rebuild the outcome of an earlier run from the log, without its validated output: see `parse_stored_output`.
+
+    Its labels are those of the session by now: they have what its engine has seen beside the conversation.
+    """
+    messages = state.messages
     new = messages[past.first_message_index : past.end_message_index]
     last = next((each for each in reversed(new) if each.role == "assistant"), None)
     return Outcome(
@@ -35,4 +39,5 @@ def rebuild_outcome(
         session_id=session_id,
         error=PerdureError(ended.error) if ended.status == "failed" else None,
         entries=entries,
+        labels=tuple(state.labels),
     )

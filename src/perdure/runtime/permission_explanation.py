@@ -11,7 +11,6 @@ from perdure.core.approval_binding import (
     build_call_binding,
     build_unique_session_key,
     identify_store,
-    list_session_keys,
 )
 from perdure.core.error import ConfigError
 from perdure.core.fold import State
@@ -29,7 +28,13 @@ from perdure.core.tool_call_preparation import run_prepare_hooks
 
 from .active_agent import get_active_agent
 from .agent_spec import AgentSpec
+from .output import ANSWER_TOOL
 from .run_builder import build_session_gate, build_toolbox, get_project_root, update_grants_from_log
+from .sealed_grants import list_trusted_session_keys, record_revocation, select_sealed_decisions
+
+OF_THE_RUNTIME = Explanation(
+    "allow", "it is a tool of the runtime, which ends a run or hands it over: no rule is about it"
+)
 
 
 async def explain_permission(
@@ -39,8 +44,12 @@ async def explain_permission(
     agent = get_active_agent(first_agent, state)
     toolbox = build_toolbox(agent, {}, agent.all_skills(), state.skills) if run is None else run.toolbox
     tool = toolbox.get(call.name)
+    if tool is None and _is_added_to_runs(agent, call.name):
+        return OF_THE_RUNTIME
     if tool is None:
         raise ConfigError(f"there is no tool {call.name!r}; {toolbox.suggest_names(call.name)}")
+    if tool.is_of_the_runtime:
+        return OF_THE_RUNTIME
     allowed = agent.limits.allowed_tools if run is None else None  # the toolbox of a run contains only allowed tools
     if allowed is not None and call.name not in allowed:
         return Explanation("deny", f"allowed_tools does not list {call.name!r}: it is not offered, and not called")
@@ -68,10 +77,15 @@ async def explain_permission(
     return explain_decision(gate, request)
 
 
+def _is_added_to_runs(agent: AgentSpec[Any], name: str) -> bool:
+    """Return True for a tool that the runtime adds to a run: for a typed answer, or for the end of an engine."""
+    return name == ANSWER_TOOL or name == getattr(agent.engine, "finish_tool_name", None)
+
+
 def list_grants(gate: Gate | None, session_id: str, state: State, store: Store, posts: Iterable[Post]) -> list[Grant]:
     """Return the grants that apply in a session: approvals for more than one call that were not revoked."""
     full_id = get_namespaced_session_id(store, session_id)
-    keys = list_session_keys(full_id, state)
+    keys = list_trusted_session_keys(full_id, state, store)
     here = ApprovalBinding(store=identify_store(store), session=keys[0])
     update_grants_from_log(gate, session_id, state, store)
     all_grants = list_chain_grants(gate)
@@ -82,12 +96,21 @@ def list_grants(gate: Gate | None, session_id: str, state: State, store: Store, 
         if grant.session_id in {"", full_id} and _is_bound_here(grant, here)
     ]
     if not all_grants:
-        found = grants_from_log(state.remembered_decisions, full_id, keys, level=None)
+        remembered = select_sealed_decisions(state.remembered_decisions, store)
+        found = grants_from_log(remembered, full_id, keys, level=None)
         applying = [grant for grant, is_granted in found.items() if is_granted]
     revoked = {post.text_field("grant_id") for post in posts if post.kind == REVOKE_POST}
     # an answer for ever may be known to the gate, and be in the log of the session: it is listed once
     listed = {(grant.grant_id, grant.allow): grant for grant in reversed(applying) if grant.grant_id not in revoked}
     return list(reversed(listed.values()))
+
+
+def forget_grant(gate: Gate | None, grant_id: str, session_id: str, state: State, store: Store) -> None:
+    """Remove a revoked grant from the gates of a session, and record outside of the store that it was revoked."""
+    full_id = get_namespaced_session_id(store, session_id)
+    for _, grants in list_chain_grants(gate):
+        grants.forget(grant_id, full_id)
+    record_revocation(grant_id, full_id, state, store)
 
 
 def _is_bound_here(grant: Grant, here: ApprovalBinding) -> bool:

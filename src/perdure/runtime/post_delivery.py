@@ -5,13 +5,17 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from weakref import WeakKeyDictionary
 
-from perdure.core.clock_and_ids import random_fraction
+import msgspec
+
+from perdure.core.clock_and_ids import new_id, random_fraction
 from perdure.core.error import StoreError
-from perdure.core.event import Entry, InboxAdded
+from perdure.core.event import Entry, InboxAdded, PostTaken, RunResumed, RunStarted
 from perdure.core.fold import State
 from perdure.core.inbox import INBOX_POST
-from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, Mailbox, list_posted_events
+from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, Delivery, Mailbox, list_posted_events
 from perdure.core.store import Post, Store, cancel_and_await_tasks, get_namespaced_session_id
+
+from .driver_commands import DriverCommand, RunPromptCommand, RunStartValues
 
 logger = logging.getLogger("perdure")
 
@@ -44,6 +48,38 @@ def fill_mailbox(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: 
         else:
             mailbox.accept_post(post)
     return late
+
+
+def add_earlier_posts(
+    command: DriverCommand, plan: RunStartValues, late: Sequence[Post], mailbox: Mailbox, state: State
+) -> RunStartValues:
+    """Return the plan of a run that first stores what was posted before it.
+
+    `late` are posts for an earlier run, which nobody gets any more. Messages that the run before has left over come
+    before the prompt, which is newer.
+    """
+    is_prompt = isinstance(command, RunPromptCommand) and not (plan.is_resumed or plan.is_answered)
+    messages, names = _take_messages_left_over(mailbox, state) if is_prompt else ([], [])
+    if not (late or messages):
+        return plan
+    taken = tuple([PostTaken(post.kind, run_id=plan.run_id) for post in late])
+    ids = [post.id for post in late]
+    begins = next(place for place, event in enumerate(plan.opening) if isinstance(event, (RunStarted, RunResumed)))
+    if messages:  # after the events that end a run which was cut off
+        ids += [*[new_id() for _ in range(begins)], *names]
+    opening = (*taken, *plan.opening[:begins], *messages, *plan.opening[begins:])
+    return msgspec.structs.replace(plan, opening=opening, taken=ids)
+
+
+def _take_messages_left_over(mailbox: Mailbox, state: State) -> Delivery:
+    """Remove and return the messages that the last run has left over, because it was cancelled or cut off.
+
+    A run that is done leaves none: what is waiting after one was posted for the next.
+    """
+    ended = state.run_ended_event
+    if state.run is None or (ended is not None and ended.status == "done"):
+        return [], []
+    return mailbox.take_all(state.session_inbox)
 
 
 def promote_follow_ups(mailbox: Mailbox) -> None:

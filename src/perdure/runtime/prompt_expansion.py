@@ -4,9 +4,7 @@ This happens before the session is opened and before anything is stored. So a co
 caller could, and a command that fails stores nothing.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -15,7 +13,9 @@ from perdure.core.error import UsageError
 from perdure.core.event import SkillLoaded
 from perdure.core.fold import State
 from perdure.core.message import Message, user
+from perdure.core.named_lock import hold_named_lock
 from perdure.core.outcome import Outcome
+from perdure.core.provenance import TRIGGER_ORIGIN, is_untrusted
 
 from .active_agent import get_active_agent
 from .agent_spec import AgentSpec
@@ -24,9 +24,6 @@ from .driver_commands import RunPromptCommand
 
 if TYPE_CHECKING:
     from .session import Session
-
-_named_locks: "dict[tuple[Any, ...], asyncio.Future[None]]" = {}
-"""The locks that are currently taken, by event loop and name."""
 
 
 async def expand_and_run(
@@ -42,19 +39,21 @@ async def expand_and_run(
     if not command.input_id:
         state = State() if not session.agent.handoffs else await session.read_state()
         return await driver.perform_command(await expand_prompt(session, command, state))
-    async with _named_lock(driver.place, command.input_id):
+    async with hold_named_lock(driver.place, command.input_id):
         return await driver.perform_command(await expand_prompt(session, command, await session.read_state()))
 
 
 async def expand_prompt(session: "Session[Any]", command: RunPromptCommand, state: State) -> RunPromptCommand:
     """Return a `RunPromptCommand` with `/name` and `@file` in its prompt expanded.
 
-    A command whose `input_id` was run before is returned unchanged.
+    A command whose `input_id` was run before is returned unchanged, and so is one with a prompt that others wrote.
     """
     from perdure.context.directives import apply_directives
 
     if not command.messages or (command.input_id and command.input_id in state.runs_by_input_id):
         return command
+    if command.messages[-1].origin == TRIGGER_ORIGIN or is_untrusted(command.messages[-1].labels):
+        return command  # others must not attach files or run commands by what they write
     agent = get_active_agent(session.agent, state)
 
     skills = agent.all_skills()
@@ -71,21 +70,6 @@ async def expand_prompt(session: "Session[Any]", command: RunPromptCommand, stat
     return msgspec.structs.replace(command, messages=done.messages, events=done.events, answer=done.answer)
 
 
-@asynccontextmanager
-async def _named_lock(*name: Any) -> AsyncGenerator[None]:
-    """Async context manager: hold the lock of this name on the current event loop."""
-    loop = asyncio.get_running_loop()
-    key = (id(loop), *name)
-    while (before := _named_locks.get(key)) is not None:
-        await asyncio.wait((before,))
-    mine = _named_locks[key] = loop.create_future()
-    try:
-        yield
-    finally:
-        del _named_locks[key]
-        mine.set_result(None)
-
-
 def _list_mentionable_agents(agent: AgentSpec[Any]) -> list[str]:
     """Return the names of the agents that `@name` in a prompt may refer to."""
     more = [name for each in agent.extensions for name in each.agents]
@@ -93,12 +77,18 @@ def _list_mentionable_agents(agent: AgentSpec[Any]) -> list[str]:
 
 
 async def build_skill_message(
-    agent: AgentSpec[Any], name: str, arguments: Any, source: Literal["user", "model", "code"]
+    agent: AgentSpec[Any],
+    name: str,
+    arguments: Any,
+    source: Literal["user", "model", "code"],
+    labels: tuple[str, ...] = (),
 ) -> tuple[Message, SkillLoaded]:
     """Build the message that begins a run with a skill, and the event that records the skill."""
     if agent.all_skills() is None:
         raise UsageError(f"this agent has no skills, so none is called {name!r}: give it some, as in Agent(skills=…)")
-    message = user(await _build_skill_text(agent, name, arguments), origin="skill", metadata={"skill": name})
+    message = user(
+        await _build_skill_text(agent, name, arguments), origin="skill", metadata={"skill": name}, labels=labels
+    )
     return message, SkillLoaded(name, source, "" if arguments is None else str(arguments))
 
 

@@ -16,7 +16,9 @@ from perdure.core import argument_checks
 from perdure.core.clock_and_ids import Clock
 from perdure.core.error import Fenced, SessionBusy, StoreError, UnsupportedByStore
 from perdure.core.outcome import Outcome
+from perdure.core.reserved_session_ids import is_listed
 from perdure.core.run_function_types import ShutdownSignal
+from perdure.core.steady_time import get_steady_time
 from perdure.core.store import InterruptedSession, Store, cancel_and_await_tasks, get_namespaced_session_id
 
 logger = logging.getLogger("perdure")
@@ -121,10 +123,12 @@ class ResumeWorker:
     async def _find_next(self) -> list[InterruptedSession]:
         """Return the sessions that can be continued now, those that have waited for their turn longest first."""
         try:
-            rows = await self._store.list_interrupted(prefix=self._prefix, include_posts=True, now=self._clock.now())
+            now = get_steady_time(self._clock)
+            rows = await self._store.list_interrupted(prefix=self._prefix, include_posts=True, now=now)
         except StoreError as error:
             logger.warning("interrupted sessions cannot be listed, which will be tried again: %s", error)
             return []
+        rows = [row for row in rows if is_listed(self._store, row.session_id)]
         listed = {row.session_id for row in rows}
         busy = {row.session_id for row in self._tasks.values()}
         self._pauses = {name: pause for name, pause in self._pauses.items() if name in listed}

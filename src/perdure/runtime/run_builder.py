@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.approval_binding import list_session_keys
 from perdure.core.error import ConfigError, ContextOverflow
-from perdure.core.event import ADDED_TOOLS_NAME
+from perdure.core.event import ADDED_TOOLS_NAME, PermissionDecided
 from perdure.core.fold import State
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.loop import process_history
-from perdure.core.message import Message, ToolResult
+from perdure.core.message import Message, ToolResult, merge_labels
 from perdure.core.model import Model, Request, ShortenRequest, model_info
 from perdure.core.run import Run
 from perdure.core.run_function_types import (
@@ -56,7 +55,8 @@ from .agent_spec import AgentSpec
 from .extension import add_extension_rules, list_extension_rules
 from .handoff import HANDED_BY_SETTING, HANDOFF_TRIAL_KEY, build_handoff_tool_name, make_handoff_step, make_handoff_tool
 from .output import OutputTypeSettings, add_output_type_settings
-from .overrides import RunOverrides
+from .overrides import RunOverrides, merge_settings
+from .run_limits import choose_limits
 
 if TYPE_CHECKING:
     from perdure.context.agent_role import Role
@@ -122,6 +122,7 @@ def _is_usual(agent: AgentSpec[Any], place: RunPlace, state: State, overrides: R
         agent.has_fixed_runs
         and not (state.settings or state.skills or ADDED_TOOLS_NAME in state.kept_values)
         and place.parent is None
+        and not place.budgets
         and (not overrides or overrides.keys() <= _OVERRIDES_OF_OPTIONS)
     )
 
@@ -158,28 +159,32 @@ def _build_spec(
     configured, parent = get_session_configuration(first_agent, agent, state), place.parent
     role = choose_role(first_agent, agent, overrides, configured)
     model = choose_model(first_agent, agent, overrides, role, configured)
-    limits = overrides.get("limits", agent.limits)
-    if limits.max_cost_usd is not None and model_info(model).price is None:
-        raise ConfigError(f"max_cost_usd needs a model whose price is known, and {model_info(model).name!r} has none")
-    ledgers = _collect_budgets(agent, overrides, parent)
-    compaction = _add_summary_budgets(choose_compaction(agent, configured), ledgers, place.redaction)
-    model = _wrap_model(agent, model, compaction, ledgers, built_runs)
+    ledgers = _collect_budgets(first_agent, agent, overrides, place)
     toolbox = build_toolbox(agent, overrides, agent.all_skills(), [*state.skills, *skills])
     if ADDED_TOOLS_NAME in state.kept_values:
         toolbox = _restore_added_tools(agent, toolbox, state, place.run_id)
     if previous_agent is not None:
         toolbox = _add_handback_tool(previous_agent, agent, toolbox)
+    limits = choose_limits(first_agent, agent, overrides, toolbox)
+    if limits.max_cost_usd is not None and model_info(model).price is None:
+        raise ConfigError(f"max_cost_usd needs a model whose price is known, and {model_info(model).name!r} has none")
+    compaction = _add_summary_budgets(choose_compaction(agent, configured), ledgers, place.redaction)
+    model = _wrap_model(agent, model, compaction, ledgers, built_runs)
     if agent.has_late_tools:
         _warn_of_missing_tools(agent, toolbox, limits)
     asked = _plan_output(agent, toolbox, model, overrides, configured)
+    if asked.answer_tool and limits.allowed_tools is not None:  # without it, the run could not give its answer
+        limits = replace(limits, allowed_tools=(*limits.allowed_tools, asked.answer_tool))
     upkeep = _collect_from_extensions(agent, "between_turns")
     return RunSpec(
-        options=_build_options(agent, overrides, _drop_tools_of_other_agents(first_agent, toolbox, limits), parent),
+        options=_build_options(agent, overrides, limits, parent),
         _model=model,
         toolbox=asked.toolbox,
         instructions=_compose_instructions(agent, asked, agent.all_skills(), role[0]),
         gate=_build_gate(first_agent, agent, place, state, overrides),
+        seal_decision=_seal_decision,
         project=get_project_root(agent),
+        project_labels=_list_instruction_labels(agent, role[0]),
         stop=_combine_stop_conditions(agent),
         guardrails=_start_guardrails(agent, place, state),
         output_validators=asked.accept,
@@ -225,7 +230,7 @@ def _make_private_run_builder(
             agent,
             place,
             parent.state,  # which has the settings of the session
-            {**_without_output(overrides), "limits": replace(limits, allowed_tools=None)},
+            _without_output(overrides),
             skills=(),
             first_agent=first_agent,
             previous_agent=None,
@@ -310,6 +315,8 @@ def _build_options(
     A child run waits for answers at least as long as its parent.
     """
     changes: dict[str, Any] = {name: value for name, value in overrides.items() if name in {"settings", "deps"}}
+    if "settings" in changes:
+        changes["settings"] = merge_settings(agent.settings, changes["settings"])
     own: Any = agent.deps
     if "deps" in changes and isinstance(own, dict) and isinstance(changes["deps"], dict):
         changes["deps"] = own | changes["deps"]
@@ -331,10 +338,17 @@ def _collect_from_extensions(agent: AgentSpec[Any], field: str) -> list[Any]:
 # -- the model ---------------------------------------------------------------------------------------------------------
 
 
-def _collect_budgets(agent: AgentSpec[Any], overrides: RunOverrides, parent: Run | None) -> Sequence[Budget]:
-    """Return the budgets of this run: its own, and those of its parent runs."""
-    own, above = overrides.get("budget", agent.budget), () if parent is None else parent.spec.budgets
-    return above if own is None or own in above else [own, *above]
+def _collect_budgets(
+    first_agent: AgentSpec[Any], agent: AgentSpec[Any], overrides: RunOverrides, place: RunPlace
+) -> Sequence[Budget]:
+    """Return the budgets of this run: its own, those of its agent and of a first agent that limits it, and those from
+    above: of its parent runs, or of the session that gave the task.
+    """
+    above = place.budgets if place.parent is None else place.parent.spec.budgets
+    first = first_agent.budget if first_agent.narrow_handoffs else None
+    for each in (first, agent.budget, overrides.get("budget")):
+        above = above if each is None or each in above else [each, *above]
+    return above
 
 
 def _wrap_model(
@@ -435,17 +449,6 @@ def _restore_added_tools(agent: AgentSpec[Any], toolbox: Toolbox, state: State, 
     return toolbox.with_tools(_wrap_tools(agent, [each for each in found if each.name not in toolbox]))
 
 
-def _drop_tools_of_other_agents(first_agent: AgentSpec[Any], toolbox: Toolbox, limits: Limits) -> Limits:
-    """Return the limits without allowed tools that this agent lacks, but another agent of the conversation has."""
-    allowed = limits.allowed_tools
-    if allowed is None or not first_agent.handoffs:
-        return limits
-    others = {
-        name for each in first_agent.reachable for name in (*each.toolbox.names, build_handoff_tool_name(each.name))
-    }
-    return replace(limits, allowed_tools=tuple([each for each in allowed if each in toolbox or each not in others]))
-
-
 def _wrap_tools(agent: AgentSpec[Any], tools: Iterable[Tool[..., Any]]) -> Toolbox:
     """Return a toolbox of these tools, wrapped by the agent's vault and extensions."""
     wrap = _get_tool_wrapper(agent)
@@ -480,6 +483,12 @@ def _compose_instructions(
     )
 
 
+def _list_instruction_labels(agent: AgentSpec[Any], role: "Role | None") -> tuple[str, ...]:
+    """Return the labels of instructions that others may have written: those of the project, and of the role."""
+    project = () if agent.project is None else agent.project.labels
+    return merge_labels(project, () if role is None else role.labels)
+
+
 def _list_tool_selectors(agent: AgentSpec[Any]) -> list[ToolSelector]:
     return [each.select_tools for each in agent.extensions if each.select_tools is not None]
 
@@ -506,11 +515,18 @@ def _build_gate(
     """Build the permission gate of a run, with the session's grants, limited by the gate of the parent run."""
     above = None if place.parent is None else place.parent.gate
     if "permission" in overrides:
-        gate = _limit_gate(overrides["permission"], agent, above, is_restricted=place.is_restricted)
+        if overrides.get("narrow_permission", True) and has_gate(first_agent, agent):
+            above = combine_gates(first_agent, agent, above, is_restricted=place.is_restricted)
+        gate = _limit_gate(overrides["permission"], agent, above)
     else:
         gate = combine_gates(first_agent, agent, above, is_restricted=place.is_restricted)
     update_grants_from_log(gate, place.session_id, state, place.log.store)
     return gate
+
+
+def has_gate(first_agent: AgentSpec[Any], agent: AgentSpec[Any]) -> bool:
+    """Return True if the active agent, or a first agent that limits it, has a permission gate."""
+    return agent.permission is not None or (first_agent.narrow_handoffs and first_agent.permission is not None)
 
 
 def combine_gates(
@@ -564,10 +580,20 @@ def update_grants_from_log(gate: "Gate | None", session_id: str, state: State, s
     if state.remembered_decisions:
         from perdure.core.inherited_permission_gates import list_chain_grants  # at first use: for remembered answers
 
+        from .sealed_grants import list_trusted_session_keys, select_sealed_decisions
+
         full_id = get_namespaced_session_id(store, session_id)
-        keys = list_session_keys(full_id, state)
+        keys = list_trusted_session_keys(full_id, state, store)
+        remembered = select_sealed_decisions(state.remembered_decisions, store)
         for level, grants in list_chain_grants(gate):
-            grants.sync_with_log(state.remembered_decisions, full_id, keys, level=level)
+            grants.sync_with_log(remembered, full_id, keys, level=level)
+
+
+def _seal_decision(decision: PermissionDecided, store: Store) -> PermissionDecided:
+    """Return a decision that is remembered with its seal."""
+    from .sealed_grants import seal_decision  # at first use: few answers are remembered
+
+    return seal_decision(decision, store)
 
 
 def get_project_root(agent: AgentSpec[Any]) -> str:

@@ -34,7 +34,7 @@ from perdure.core.run_mailbox import (
     build_revocation_post,
     get_answer_post_id,
 )
-from perdure.core.store import Post, cancel_and_await_tasks, get_namespaced_session_id
+from perdure.core.store import Post, cancel_and_await_tasks
 from perdure.core.tool import D
 from perdure.models import open_model
 
@@ -311,28 +311,23 @@ class Session(StoredSession[D]):
         `resume` would raise, as when there is nothing to resume.
         """
         command = build_resume_command("session.resume_stream", add_output(overrides, output), take_over, unpark)
-        return RunStream(
-            command.run_id,
-            partial(self._driver.perform_command, command),
-            partial(self._cancel_run, command.run_id),
-            self,
-            backpressure=backpressure,
-            output=command.overrides.get("output"),
-        )
+        run, cancel = partial(self._driver.perform_command, command), partial(self._cancel_run, command.run_id)
+        output = command.overrides.get("output")
+        return RunStream(command.run_id, run, cancel, self, backpressure=backpressure, output=output)
 
     async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides[D]]) -> ToolResult:
         """Call a tool without a model, with the permissions and the log of any other call.
 
-        It waits for an answer no longer than the agent's `answer_timeout_seconds`; then the tool is informed that none
-        arrived.
+        It waits for an answer for `answer_timeout_seconds` of the agent; then the tool is told that none arrived.
         """
         check_overrides(add_output(overrides, None))
         argument_checks.require_text("session.call", "tool", tool)
         if not isinstance(arguments, dict):
             argument_checks.raise_config_error("session.call", "arguments", arguments, "give a dict")
         if self._driver.find_active_driver() is None and (await self.read_state()).is_waiting:
-            message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
-            raise UsageError(message)
+            raise UsageError(
+                f"session {self.session_id!r} waits for an answer: session.answer() it, or cancel() its run"
+            )
         await self._check_id_of_new_session()
         from perdure.core.engine_tool_calls import build_direct_call_engine  # at first use, which few programs have
 
@@ -345,18 +340,23 @@ class Session(StoredSession[D]):
         return result
 
     async def skill(
-        self, name: str, arguments: Any = None, *, input_id: str = "", **overrides: Unpack[Overrides[D]]
+        self,
+        name: str,
+        arguments: Any = None,
+        *,
+        input_id: str = "",
+        labels: Sequence[str] = (),
+        **overrides: Unpack[Overrides[D]],
     ) -> Outcome[Any]:
         """Begin a run with a skill: the model is sent its text, followed by the arguments, as text or as JSON.
 
-        `input_id` is your id for this input, as for `run`: sent again under the same id, it is answered once.
+        `input_id` is your id for this input, as for `run`: it is answered once. `labels` are those of the arguments.
         """
-        from .prompt_expansion import build_skill_message
+        from .prompt_expansion import build_skill_message  # at first use: for a quick start
 
         await self._check_id_of_new_session()
-        message, loaded = await build_skill_message(
-            get_active_agent(self.agent, await self.read_state()), name, arguments, "code"
-        )
+        agent = get_active_agent(self.agent, await self.read_state())
+        message, loaded = await build_skill_message(agent, name, arguments, "code", check_labels(labels))
         command = self._build_run_command(message, add_output(overrides, None), input_id)
         return await self._driver.perform_command(msgspec.structs.replace(command, events=(loaded,)))
 
@@ -452,7 +452,7 @@ class Session(StoredSession[D]):
         """
         state, posts = await self.read_state(), await self.store.posts(self.session_id)
         closed = {post.text_field("ask_id") for post in posts if post.kind == ANSWER_POST}
-        closed |= {*await self._find_lost_questions(state), *list_expired_questions(state, self._now())}
+        closed |= {*await self._find_lost_questions(state), *list_expired_questions(state, self._steady_now())}
         is_cancelled = is_waiting_run_cancelled(state, posts)
         asked = [] if is_cancelled else [each for each in state.open_questions if each.ask_id not in closed]
         for handle, session in self._background_sessions(state).items():
@@ -490,7 +490,7 @@ class Session(StoredSession[D]):
 
         given = (await self._complete_redaction()).redact_value(validate_answer(question, answer, by))
         body = {"ask_id": ask_id, "answer": given, **({"by": by} if by else {})}
-        if ask_id in state.answers_by_question or ask_id in list_expired_questions(state, self._now()):
+        if ask_id in state.answers_by_question or ask_id in list_expired_questions(state, self._steady_now()):
             return False
         if is_waiting_run_cancelled(state, await self.store.posts(self.session_id)):
             return False
@@ -518,8 +518,7 @@ class Session(StoredSession[D]):
     async def explain(self, tool: str, arguments: dict[str, Any]) -> "Explanation":
         """Explain whether a tool call would be allowed, denied or asked about, and why.
 
-        Nothing is called, asked or logged. The tool's own hooks see the arguments, as they would in a call. Raises
-        `ConfigError` if there is no such tool, or it does not accept these arguments.
+        Nothing is called, asked or logged but the hooks of the tool. Raises `ConfigError` for what could not be called.
         """
         argument_checks.require_text("session.explain", "tool", tool, non_empty=True)
         if not isinstance(arguments, dict):
@@ -548,10 +547,10 @@ class Session(StoredSession[D]):
         argument_checks.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
             return False
-        from perdure.core.inherited_permission_gates import list_chain_grants  # at first use: few revoke grants
+        from .permission_explanation import forget_grant  # at first use: few revoke grants
 
-        for _, grants in list_chain_grants(self._get_current_gate(await self.read_state())):
-            grants.forget(grant_id, get_namespaced_session_id(self.store, self.session_id))
+        state = await self.read_state()
+        forget_grant(self._get_current_gate(state), grant_id, self.session_id, state, self.store)
         if await self.store.info(self.session_id) is not None:
             try:
                 await self._append_events(GrantRevoked(grant_id))
@@ -560,22 +559,19 @@ class Session(StoredSession[D]):
         return True
 
     async def inbox(self) -> list[InboxItem]:
-        """Return the inbox items of the session: results from outside that its agents wait for, or have received.
-
-        Items of agents that work in the background are listed too.
-        """
+        """Return the inbox items of the session and of its background agents: results from outside, here or due."""
         entries = await self.store.read(self.session_id)
         items = list_inbox_items(entries, await self.store.posts(self.session_id))
         for session in self._background_sessions(fold_entries(entries), done=True).values():
             items += await session.inbox()
         return items
 
-    async def resolve(self, item_id: str, response: Any, *, labels: Sequence[str] = ()) -> bool:
+    async def resolve(self, item_id: str, response: Any, *, labels: Sequence[str] | None = None) -> bool:
         """Deliver a result that an agent of the session waits for. Return False if it was delivered before.
 
-        The agent that added the item gets it while it has a run in progress. A result for a subagent that has ended is
-        passed to the agent above it, and one for a background agent to the session that gave it its task. `labels` say
-        what has to be known of the response, such as `untrusted` for a mail.
+        The agent that added the item gets it during its run. A result for a subagent that has ended is passed to the
+        agent above it, one for a background agent to the session that gave it its task. The response is labelled
+        `untrusted`, unless you give other `labels`: `()` for words of your own.
         """
         argument_checks.require_text("session.resolve", "item_id", item_id, non_empty=True)
         entries, posts = await self.store.read(self.session_id), await self.store.posts(self.session_id)
@@ -585,7 +581,7 @@ class Session(StoredSession[D]):
                     return await session.resolve(item_id, response, labels=labels)
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
         redacted = (await self._complete_redaction()).redact_value(to_jsonable(response))
-        is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), check_labels(labels)))
+        is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), labels))
         from .late_background_agent_results import forward_late_inbox_results  # at first use: for a quick start
 
         await forward_late_inbox_results(self.store, self.session_id, self.agent.clock)
@@ -758,8 +754,13 @@ class Session(StoredSession[D]):
         check_overrides(options)
         if self._driver.find_active_driver() is not None:  # the run in progress gets the posts
             return None
-        state, posts = await self.read_state(), await self.store.posts(self.session_id)
-        found = find_reasons(state, posts, self._now())
+        state = await self.read_state()
+        if state.kept_values:
+            from .late_background_agent_results import forward_stranded_results  # at first use: for a quick start
+
+            await forward_stranded_results(self.store, self.session_id, state, self.agent.clock)
+        posts = await self.store.posts(self.session_id)
+        found = find_reasons(state, posts, self._steady_now())
         if not (found or self._has_background_work(state, posts)):
             return None
         try:
@@ -770,9 +771,8 @@ class Session(StoredSession[D]):
             raise
         if outcome.reason == NOTHING_NEW:  # another process was quicker
             return None
-        self._ineffective_reasons = find_resume_reasons(state, posts, self._now()) - {
-            CUT_OFF_REASON
-        }  # found again, they had no effect
+        # found again, they had no effect
+        self._ineffective_reasons = find_resume_reasons(state, posts, self._steady_now()) - {CUT_OFF_REASON}
         return outcome
 
     def _build_wake_command(self, state: State | None, options: RunOverrides) -> DriverCommand:

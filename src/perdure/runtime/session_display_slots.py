@@ -22,6 +22,7 @@ from perdure.core.inbox import HostEvent
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.question_answer_validation import build_decline_body, check_slot_answer
 from perdure.core.run_mailbox import SLOT_POST, build_slot_closing_post
+from perdure.core.steady_time import get_steady_time
 from perdure.core.store import Post
 from perdure.interaction.slot_view import SlotView, build_slot_views, list_open_slots
 
@@ -227,7 +228,7 @@ class SessionDisplay:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
-        return self.session.agent.clock.now()
+        return get_steady_time(self.session.agent.clock)
 
     async def _read_posts(self) -> list[Post]:
         return list(await self.session.store.posts(self.session.session_id))

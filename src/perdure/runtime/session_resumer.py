@@ -11,9 +11,11 @@ from perdure.core.outcome import Outcome
 from perdure.core.store import Store, get_namespaced_session_id
 
 from .agent_spec import AgentSpec
-from .overrides import ChooseOverrides, Overrides
+from .late_background_agent_results import forward_late_inbox_results, report_end_to_ended_task
+from .overrides import ChooseOverrides, Overrides, RunOverrides, add_output, check_overrides, merge_overrides
 from .run_ownership import find_task_giver
 from .session import Session
+from .task_end_report import is_task_end_reported, record_task_end_report
 
 logger = logging.getLogger("perdure")
 
@@ -53,14 +55,23 @@ class SessionResumer:
         session = self._get_session(session_id)
         state = await session.read_state()
         if above := find_task_giver(state, session_id):
-            self._warn_about_unknown_agent(state, session_id)
-            return await self.attend(above)
+            return await self._attend_task(session, state, above)
         if not self._is_ours(state):
             return None
         try:
             return await session.attend_once(**await self._choose_overrides(session_id))
         except (SessionBusy, Fenced, ShuttingDown):  # another process has the session, or the next one will
             return None
+
+    async def _attend_task(self, session: Session[Any], state: State, above: str) -> Outcome[Any] | None:
+        """Continue the session that gave a task to a background agent, and pass on what the agent has for it."""
+        self._warn_about_unknown_agent(state, session.session_id)
+        await forward_late_inbox_results(self._store, session.session_id, self._agent.clock)
+        await report_end_to_ended_task(self._store, session.session_id, self._agent.clock)
+        outcome = await self.attend(above)
+        if not state.is_interrupted and await is_task_end_reported(self._store, session.session_id, above):
+            await record_task_end_report(session)
+        return outcome
 
     def _warn_about_unknown_agent(self, state: State, session_id: str) -> None:
         """Log once that no process like this one continues a background task, because it does not know the agent."""
@@ -78,7 +89,7 @@ class SessionResumer:
         )
 
     async def _choose_overrides(self, session_id: str) -> Overrides[Any]:
-        """Return the options for the runs of one session: those for all, and those chosen for it."""
+        """Return the options for the runs of one session: those for all, with those chosen for it merged into them."""
         if self._overrides_for is None:
             return self._overrides
         chosen = self._overrides_for(session_id)
@@ -86,7 +97,9 @@ class SessionResumer:
         argument_checks.require_return_type(
             "overrides_for", self._overrides_for, own, dict, "a dict, such as {'deps': …}"
         )
-        return cast("Overrides[Any]", {**self._overrides, **own})
+        chosen_options = cast("RunOverrides", own)
+        check_overrides(chosen_options)
+        return merge_overrides(add_output(self._overrides, None), chosen_options)
 
     def _is_ours(self, state: State) -> bool:
         """Return True if this agent may continue a session: it began the last run, or there was none yet."""

@@ -4,12 +4,11 @@ Further operations watch and redact its log.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
 from perdure.core import argument_checks
-from perdure.core.approval_binding import KEEPS_GRANTS_OF, list_session_keys
 from perdure.core.clock_and_ids import new_id
 from perdure.core.error import SessionBusy, SessionNotFound, UnsupportedByStore, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
@@ -17,9 +16,13 @@ from perdure.core.event_erasure import erase_event_content, find_summaries_of
 from perdure.core.event_fanout import Subscription
 from perdure.core.fold import State, fold_entries, fold_events
 from perdure.core.jsonable import to_jsonable
+from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import Message
+from perdure.core.reserved_session_ids import check_not_reserved, is_listed
 from perdure.core.run_function_types import ShutdownSignal, find_shutdown_signal, is_shutting_down
 from perdure.core.secret_redaction import RelatedRunsRedaction
+from perdure.core.shared_budget import Budget
+from perdure.core.steady_time import get_steady_time
 from perdure.core.store import (
     ForkListingStore,
     Hit,
@@ -74,7 +77,9 @@ class StoredSession(Generic[D]):
         redaction: RelatedRunsRedaction | None = None,
         *,
         may_wait: bool = True,
+        budgets: Sequence[Budget] = (),
     ) -> None:
+        session_id = check_not_reserved(session_id, store)
         if session_additions:  # few sessions are given anything but their agent
             from .unstored_session_extensions import apply_additions
 
@@ -85,7 +90,7 @@ class StoredSession(Generic[D]):
         self.role = role
         """The role of its runs, unless a run asks for another."""
         self._driver = SessionDriver(agent, session_id, store, redaction)
-        self._driver.may_wait = may_wait
+        self._driver.may_wait, self._driver.budgets = may_wait, budgets
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -381,13 +386,22 @@ class StoredSession(Generic[D]):
         name = new_id() if session_id is None else session_id
         argument_checks.require_bool("session.fork", "keep_grants", keep_grants)
         argument_checks.require_text("session.fork", "session_id", name)
+        check_not_reserved(name, self.store)
         argument_checks.require_one_line("session.fork", "session_id", name)
         full_id = get_namespaced_session_id(self.store, self.session_id)
-        kept = list_session_keys(full_id, await self.read_state()) if keep_grants else []
+        changes: dict[str, Any] = {}
+        if keep_grants:
+            from .sealed_grants import list_trusted_session_keys, seal_kept_grants  # at first use: few forks keep them
+
+            kept = list_trusted_session_keys(full_id, await self.read_state(), self.store)
+            new_full_id = get_namespaced_session_id(self.store, name)
+            changes |= seal_kept_grants(new_full_id, kept, self.store)
         await self.store.fork(self.session_id, name, at=at)
         fork = type(self)(self.agent, name, self.store, self.role, redaction=self._driver.redaction)
-        if kept:
-            await fork._append_events(SessionConfigured({KEEPS_GRANTS_OF: kept}))  # noqa: SLF001 - the same class
+        if "/" in full_id and GIVEN_BY_SETTING in (await fork.read_state()).settings:
+            changes[GIVEN_BY_SETTING] = ""  # a fork of a background agent's session has no task
+        if changes:
+            await fork._append_events(SessionConfigured(changes))  # noqa: SLF001 - the same class
         return fork
 
     async def lineage(self) -> list[SessionInfo]:
@@ -429,7 +443,10 @@ class StoredSession(Generic[D]):
                 await self.store.redact(lease, Entry(each.seq, each.at, erase_event_content(each.event), each.id))
 
     async def delete(self) -> None:
-        """Delete the session; no byte of it remains, except entries that forks share with it."""
+        """Delete the session; no byte of it remains, except entries that forks share with it.
+
+        Those of its background agents, `ID/…`, are sessions of their own: their tasks and answers stay.
+        """
         await self.store.delete(self.session_id)
         session_additions.pop(self._driver.place, None)
 
@@ -441,6 +458,10 @@ class StoredSession(Generic[D]):
 
     def _now(self) -> float:
         return self.agent.clock.now()
+
+    def _steady_now(self) -> float:
+        """Return the time of day by which questions expire: a jump of the machine's clock has to last."""
+        return get_steady_time(self.agent.clock)
 
     async def read_state(self) -> State:
         """Return the current state of the session: that of the run in progress, else folded from the stored log."""
@@ -510,6 +531,28 @@ class StoredSession(Generic[D]):
 
             await self._store_post(build_host_event_post(redacted, post_id, self._now()))
 
+    @asynccontextmanager
+    async def hold_log(
+        self,
+    ) -> "AsyncGenerator[tuple[list[Entry], Callable[[Sequence[tuple[str, Any]]], Awaitable[None]]]]":
+        """Let nobody else drive or change the session during a block, and store values meanwhile.
+
+        Gives the entries of the log, and a function that stores several values in it under their names, all or none.
+        Raises `SessionBusy` while the session is being driven.
+        """
+        from perdure.core.event import ValueKept
+
+        async with self._lease_and_read() as (lease, entries):
+            log = Log(self.store, lease, entries[-1].seq if entries else 0, self.agent.clock)
+            redaction = await self._complete_redaction()
+
+            async def keep(values: Sequence[tuple[str, Any]]) -> None:
+                events = [redaction.redact_event(ValueKept(name, to_jsonable(value))) for name, value in values]
+                if await log.append(events, sync=True, on_stored=self._driver.publish_between_runs):
+                    raise asyncio.CancelledError
+
+            yield entries, keep
+
     async def _complete_redaction(self) -> RelatedRunsRedaction:
         """Return the redaction of the session with the secrets of its agents, also before a run in this process."""
         redaction = self._driver.redaction
@@ -578,9 +621,10 @@ def require_searchable_store(store: Store) -> SearchableStore:
 
 
 async def iterate_sessions(store: Store, *, prefix: str = "") -> AsyncIterator[SessionInfo]:
-    """Yield every session of a store, reading page by page."""
+    """Yield every session of a store but those of the runtime itself, reading page by page."""
     offset = 0
     while page := await store.list(prefix=prefix, limit=_PAGE_SIZE, offset=offset):
         for each in page:
-            yield each
+            if is_listed(store, each.session_id):
+                yield each
         offset += len(page)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.event import Event, RunStarted, RunWaiting
+from perdure.core.fallback_answer import end_with_fallback_answer
 from perdure.core.interrupted_run_repair import build_child_repairs
 from perdure.core.loop import build_run_ended
 from perdure.core.message import Status, ToolCall
@@ -29,8 +30,8 @@ async def end_stuck_run(run: Run) -> Outcome[Any]:
         await run.store_for_stuck_loop(lambda: [left])
         return run.outcome("waiting", run.leaving_reason)
     run.output = run.state.latest_result if CALL_OPTION in (run.state.run or RunStarted()).options else None
-    outcome = run.interrupted_outcome()
-    await run.store_for_stuck_loop(lambda: [build_run_ended(run, outcome)])
+    outcome = end_with_fallback_answer(run, run.interrupted_outcome())
+    await run.store_for_stuck_loop(lambda: [*run.closing_events, build_run_ended(run, outcome)])
     return outcome
 
 

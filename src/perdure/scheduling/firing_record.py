@@ -145,6 +145,7 @@ class JournalState:
             return
         if record.kind == "armed":
             self.timing, self.anchor = record.timing, float(math.floor(record.at))
+            self.handled_until = min(self.handled_until, record.at)  # what lies beyond it was due by a wrong clock
         elif record.kind in ("skipped", "missed"):
             self._count_due(record)
             self.firings[record.firing_id] = _start_firing(record, record.kind)

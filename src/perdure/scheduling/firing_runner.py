@@ -11,12 +11,14 @@ from typing import Any, Final
 import msgspec
 
 from perdure.core.clock_and_ids import Clock
-from perdure.core.error import ConfigError, PerdureError, SessionBusy, ShuttingDown, StoreError
+from perdure.core.error import PerdureError, SessionBusy, ShuttingDown, StoreError
 from perdure.core.event import Entry, PermissionDecided, QuestionAnswered, QuestionAsked, ToolFinished, ToolStarted
 from perdure.core.jsonable import to_text
 from perdure.core.message import UNCERTAIN_STATUSES, user
 from perdure.core.outcome import Outcome
+from perdure.core.provenance import TRIGGER_ORIGIN
 from perdure.core.run_function_types import ShutdownSignal
+from perdure.core.stop_conditions import Limits, merge_limits
 from perdure.core.store import Store
 from perdure.runtime.agent import Agent
 from perdure.runtime.asyncio_tasks import sleep_until_shutdown
@@ -134,19 +136,18 @@ class FiringRunner:
 
     async def _send(self, session: Session[Any], fired: ScheduleJournalRecord, attempt: int) -> Outcome[Any]:
         """Send the prompt of a firing. Sent again, it continues the run that it began, or returns its outcome."""
-        if fired.labels and not fired.prompt.strip():  # the schedule was changed after the trigger
-            raise ConfigError(f"schedule {fired.schedule!r} has no prompt any more, and its input has labels")
         input_id = build_input_id(self._schedule.name, fired.firing_id, attempt)
         overrides = self._build_overrides()
         if fired.skill:
-            return await session.skill(fired.skill, fired.input, input_id=input_id, **overrides)
+            return await session.skill(fired.skill, fired.input, input_id=input_id, labels=fired.labels, **overrides)
         return await session.run(_build_prompt(fired), input_id=input_id, **overrides)
 
     def _build_overrides(self) -> Overrides[Any]:
-        longest, limits = self._schedule.timeout_seconds, self._overrides.get("limits", self._agent.limits)
-        if longest is None or (limits.timeout_seconds is not None and limits.timeout_seconds <= longest):
+        longest = self._schedule.timeout_seconds
+        if longest is None:
             return self._overrides
-        return {**self._overrides, "limits": msgspec.structs.replace(limits, timeout_seconds=longest)}
+        limits = merge_limits(self._overrides.get("limits", Limits()), Limits(timeout_seconds=longest))
+        return {**self._overrides, "limits": limits}
 
     async def _read_run(self, session_id: str, run_id: str) -> Sequence[Entry]:
         """Return the entries of a run, also those from before it was resumed, and those of its subagents."""
@@ -176,11 +177,12 @@ async def _deny_questions(session: Session[Any], questions: Sequence[QuestionAsk
 def _build_prompt(fired: ScheduleJournalRecord) -> Prompt:
     """Return the prompt of a firing, preceded by the input of its trigger as a message.
 
-    In the last message alone, `/name` and `@file` are directives.
+    In the last message alone, `/name` and `@file` are directives, unless it is untrusted.
     """
     if fired.input is None:
         return fired.prompt
-    given = user(to_text(fired.input), origin="" if not fired.prompt.strip() else "trigger", labels=fired.labels)
+    is_own_prompt = not fired.prompt.strip() and not fired.labels
+    given = user(to_text(fired.input), origin="" if is_own_prompt else TRIGGER_ORIGIN, labels=fired.labels)
     return [given, user(fired.prompt)] if fired.prompt.strip() else given
 
 

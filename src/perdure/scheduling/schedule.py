@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import to_text
+from perdure.core.reserved_session_ids import find_reserved_name
 
-from .schedule_journal import is_schedule_session
 from .timing import At, Cron, Every, Timing
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
@@ -52,9 +52,12 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
         for field in ("prompt", "skill", "session", "role"):
             argument_checks.require_text("Schedule", field, getattr(self, field))
         argument_checks.require_one_line("Schedule", "session", self.session)
-        if is_schedule_session(self.choose_session("firing")):
+        if find_reserved_name(self.choose_session("firing")):
             argument_checks.raise_config_error(
-                "Schedule", "session", self.session or self.name, "schedules themselves are stored there: give another"
+                "Schedule",
+                "session",
+                self.session or self.name,
+                "the runtime has its own sessions there: give another",
             )
         argument_checks.require_bool("Schedule", "new_session", self.new_session)
         argument_checks.require_int("Schedule", "retries", self.retries)

@@ -9,28 +9,28 @@ from collections.abc import Sequence
 from typing import Final
 
 from perdure.core.clock_and_ids import Clock
-from perdure.core.error import SessionBusy
+from perdure.core.error import SessionBusy, StoreError
 from perdure.core.event import Entry
+from perdure.core.reserved_session_ids import SCHEDULES_SESSION
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, run_to_completion
 
 from .firing_record import END_KINDS, JournalState, ScheduleJournalRecord, build_record_event, read_record
+from .signed_records import SessionSigner
 
-REGISTRY_SESSION: Final = "schedules"
+REGISTRY_SESSION: Final = SCHEDULES_SESSION
 """The session whose log has the schedules that were added to a store."""
 CANCEL_POST: Final = "schedule_cancel"
 """Kind of the posts that cancel a firing while it has no run: before a retry, or while its session is in use."""
+
+TRIGGER_POST: Final = "schedule_trigger"
+"""Kind of the posts that fire a schedule."""
+_POST_KINDS: Final = frozenset({TRIGGER_POST, CANCEL_POST})
 
 
 def get_journal_session_id(schedule: str) -> str:
     """Return the id of the session that is the journal of a schedule."""
     return f"{REGISTRY_SESSION}/{schedule}"
-
-
-def is_schedule_session(session_id: str) -> bool:
-    """Return True if a session is internal to schedules: it stores the schedules themselves, or the firings of one."""
-    *_, before, last = ("", *session_id.split("/"))
-    return REGISTRY_SESSION in {before, last}
 
 
 async def has_session_been_deleted(store: Store, session_id: str, head: int) -> bool:
@@ -49,6 +49,8 @@ class ScheduleJournal:
         """Removes secrets of the agent from the records."""
         self.session_id = get_journal_session_id(name)
         self.state = JournalState()
+        self.signer = SessionSigner(store, self.session_id, clock)
+        """Signs its records and posts, and knows which ones others have put there."""
         self._store = store
         self._clock = clock
         self._head = 0
@@ -64,11 +66,22 @@ class ScheduleJournal:
 
     async def list_posts(self) -> list[Post]:
         """Return the triggers that were not fired yet, and the requests to cancel a firing that is not over."""
-        return await self._store.posts(self.session_id)
+        return self.signer.list_verified_posts(await self._store.posts(self.session_id), _POST_KINDS)
 
     async def request_cancel(self, firing_id: str) -> None:
         """Ask the process that has a firing to end it before its next run."""
-        await self._store.post(self.session_id, Post(_name_end(firing_id), CANCEL_POST, None, self._clock.now()))
+        await self.post(Post(_name_end(firing_id), CANCEL_POST, None, self._clock.now()))
+
+    async def post(self, post: Post) -> None:
+        """Store a trigger, or a request to cancel. Raises `StoreError` if another program has taken its id."""
+        if await self._store.post(self.session_id, self.signer.sign_post(post)):
+            return
+        pending = [each for each in await self._store.posts(self.session_id) if each.id == post.id]
+        if pending and not self.signer.list_verified_posts(pending, _POST_KINDS):
+            raise StoreError(
+                f"post {post.id!r} of session {self.session_id!r} is there already, and this runtime has not signed "
+                "it: give the trigger another id"
+            )
 
     async def is_cancel_requested(self, firing_id: str) -> bool:
         """Return True if a firing has to end before its next run."""
@@ -95,8 +108,9 @@ class ScheduleJournal:
     def _apply(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if entry.seq > self._head:
+                if (opened := self.signer.open_entry(entry, refuse_foreign=True)) is not None:
+                    self.state.apply(opened)
                 self._head = entry.seq
-                self.state.apply(entry)
 
     def apply_stored(self, entries: Sequence[Entry]) -> None:
         """Apply entries that this process has stored."""
@@ -126,6 +140,7 @@ class ScheduleClaim:
         self._store = store
         self._clock = clock
         self._log: Log | None = None
+        self._append_lock = asyncio.Lock()
 
     @property
     def state(self) -> JournalState:
@@ -153,10 +168,14 @@ class ScheduleClaim:
             stored.extend(entries)
             self.journal.apply_stored(entries)
 
-        events = [self.journal.redaction.redact_event(build_record_event(each)) for each in ordered]
-        if await self._log.append(events, sync=True, on_stored=apply, entry_ids=ids):
-            raise asyncio.CancelledError
-        found = [record for record in map(read_record, stored) if record is not None]
+        redacted = [self.journal.redaction.redact_event(build_record_event(each)) for each in ordered]
+        async with self._append_lock:  # the number of an entry is signed
+            first = self._log.head + 1
+            events = [self.journal.signer.sign_event(each, seq) for seq, each in enumerate(redacted, first)]
+            if await self._log.append(events, sync=True, on_stored=apply, entry_ids=ids):
+                raise asyncio.CancelledError
+        opened = [self.journal.signer.open_entry(each, refuse_foreign=True) for each in stored]
+        found = [record for each in opened if each is not None and (record := read_record(each)) is not None]
         return sorted(found, key=lambda each: each.kind == "fired")  # which is what happens last
 
     async def release(self) -> None:

@@ -12,6 +12,7 @@ from perdure.core.thread_safe_msgspec import convert
 
 from .schedule import Schedule
 from .schedule_journal import REGISTRY_SESSION, has_session_been_deleted
+from .signed_records import SessionSigner
 
 ADDED_EVENT: Final = "perdure:schedule_added"
 REMOVED_EVENT: Final = "perdure:schedule_removed"
@@ -29,6 +30,7 @@ class ScheduleRegistry:
         self.known: dict[str, Schedule] = {}
         """The schedules by name, as they were read last."""
         self._head = 0
+        self._signer = SessionSigner(store, REGISTRY_SESSION, clock)
 
     async def load(self) -> dict[str, Schedule]:
         """Return the schedules that were added and not removed."""
@@ -38,7 +40,9 @@ class ScheduleRegistry:
             entries = await self._store.read(REGISTRY_SESSION)
         for entry in entries:
             self._head = entry.seq
-            self._apply(entry)
+            opened = self._signer.open_entry(entry, refuse_foreign=False)
+            if opened is not None:
+                self._apply(opened)
         return dict(self.known)
 
     async def add(self, schedule: Schedule) -> None:
@@ -75,7 +79,7 @@ class ScheduleRegistry:
         try:
             await self.load()
             log = Log(self._store, lease, self._head, self._clock)
-            await log.append([event], sync=True, on_stored=lambda _: None)
+            await log.append([self._signer.sign_event(event, log.head + 1)], sync=True, on_stored=lambda _: None)
         finally:
             await finish_before_cancel(lambda: self._store.release(lease))
 

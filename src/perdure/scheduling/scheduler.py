@@ -14,6 +14,7 @@ import msgspec
 from perdure.core import argument_checks
 from perdure.core.error import Fenced, StoreError, UsageError
 from perdure.core.run_function_types import find_shutdown_signal
+from perdure.core.steady_time import get_steady_time
 from perdure.core.store import Store, cancel_and_await_tasks
 from perdure.runtime.agent import Agent
 from perdure.runtime.asyncio_tasks import mark_exception_retrieved
@@ -31,6 +32,8 @@ logger = logging.getLogger("perdure")
 MOST_AT_ONCE: Final = 4
 """The default number of schedules that run at the same time."""
 _LONGEST_PAUSE_SECONDS: Final = 60.0
+_FIRST_REARM_SECONDS: Final = 60.0
+_LONGEST_REARM_SECONDS: Final = 3_600.0
 
 RecordWatcher = Callable[[ScheduleJournalRecord], object]
 """Function that is called with each record that this process stores."""
@@ -80,6 +83,8 @@ class Scheduler(StoredSchedules):
         """Their claims, by the name of their schedule."""
         self._not_before: dict[str, tuple[float, float]] = {}
         """Schedules that failed because of the store: the time of the next attempt, and the pause before it."""
+        self._rearmed: dict[str, tuple[float, float]] = {}
+        """Schedules whose journal was in the future: when that may be mended again, and the pause before it."""
         self._records: list[ScheduleJournalRecord] = []
         """Records that were stored and not yielded yet, while `serve` is iterated."""
         self._iterations = 0
@@ -109,8 +114,8 @@ class Scheduler(StoredSchedules):
             self._iterations -= 1
             await self._end_runs(begun)
 
-    async def run_now(self, name: str, input: Any = None, *, labels: Sequence[str] = ()) -> Firing:  # noqa: A002
-        """Trigger a schedule, and return its firing when it is over.
+    async def run_now(self, name: str, input: Any = None, *, labels: Sequence[str] | None = None) -> Firing:  # noqa: A002
+        """Trigger a schedule, and return its firing when it is over. The input is untrusted, as in `trigger`.
 
         This process runs it, unless another one that serves the store is quicker. No due time is fired here, and those
         that come while it runs are skipped.
@@ -173,7 +178,7 @@ class Scheduler(StoredSchedules):
 
         Due times of a schedule that runs in this process are recorded as skipped.
         """
-        now = self.clock.now()
+        now = get_steady_time(self.clock)
         if (claim := self._claims.get(schedule.name)) is not None:
             if skipped := plan_skipped(schedule, claim.state, now):
                 await self._store_records(claim, skipped)
@@ -182,7 +187,8 @@ class Scheduler(StoredSchedules):
             return None
         journal = self.get_journal(schedule.name)
         state = await journal.refresh()
-        if not plan_records(schedule, state, await journal.list_posts(), now):
+        posts, can_rearm = await journal.list_posts(), self._can_rearm(schedule.name)
+        if not plan_records(schedule, state, posts, now, can_rearm=can_rearm):
             return None
         return state.next_due or now
 
@@ -193,8 +199,15 @@ class Scheduler(StoredSchedules):
         if claim is None:  # another process runs it
             return
         try:
-            while records := plan_records(schedule, claim.state, await claim.journal.list_posts(), self.clock.now()):
+            while records := plan_records(
+                schedule,
+                claim.state,
+                await claim.journal.list_posts(),
+                get_steady_time(self.clock),
+                can_rearm=self._can_rearm(schedule.name),
+            ):
                 stored = await self._store_records(claim, records)
+                self._note_rearming(schedule.name, stored)
                 if any(each.kind in {"fired", "resumed"} for each in stored):
                     begun[self._begin(schedule, claim)] = claim
                     return
@@ -202,6 +215,25 @@ class Scheduler(StoredSchedules):
             await claim.release()
             raise
         await claim.release()
+
+    def _can_rearm(self, name: str) -> bool:
+        return self.clock.monotonic() >= self._rearmed.get(name, (0.0, 0.0))[0]
+
+    def _note_rearming(self, name: str, stored: Sequence[ScheduleJournalRecord]) -> None:
+        """Warn if the times of a schedule are counted anew because of a clock; the next time that waits for longer.
+
+        Another machine whose clock is ahead would otherwise make this one do so again and again.
+        """
+        for record in stored:
+            if record.kind == "armed" and record.reason:
+                seconds = min(self._rearmed.get(name, (0.0, _FIRST_REARM_SECONDS / 2))[1] * 2, _LONGEST_REARM_SECONDS)
+                self._rearmed[name] = (self.clock.monotonic() + seconds, seconds)
+                logger.warning(
+                    "schedule %s: %s, or that of another machine which serves the store is ahead: its times are "
+                    "counted from now",
+                    name,
+                    record.reason,
+                )
 
     def _begin(self, schedule: Schedule, claim: ScheduleClaim) -> asyncio.Task[None]:
         self._claims[schedule.name] = claim
@@ -265,7 +297,7 @@ class Scheduler(StoredSchedules):
 
     async def _wait(self, begun: _BegunRuns) -> None:
         """Wait until a run ends, a schedule is due, or it is time to ask the store again."""
-        now = self.clock.now()
+        now = get_steady_time(self.clock)
         dues = [
             due - now
             for name, journal in self._journals.items()

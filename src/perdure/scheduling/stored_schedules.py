@@ -15,16 +15,16 @@ from perdure.core.error import ConfigError, StoreError, UsageError
 from perdure.core.fold import State
 from perdure.core.jsonable import to_jsonable
 from perdure.core.message import check_labels
+from perdure.core.provenance import UNTRUSTED_LABEL
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import Post, Store
 from perdure.runtime.agent import Agent
 from perdure.runtime.redaction_across_agents import add_agent_redactors
 from perdure.stores import open_store
 
-from .firing_plan import TRIGGER_POST
 from .firing_record import Firing, build_input_id
 from .schedule import Schedule
-from .schedule_journal import ScheduleJournal
+from .schedule_journal import TRIGGER_POST, ScheduleJournal
 from .schedule_registry import ScheduleRegistry
 from .timing import At
 
@@ -88,26 +88,30 @@ class StoredSchedules:
         input: Any = None,  # noqa: A002 - the clearest name
         *,
         trigger_id: str = "",
-        labels: Sequence[str] = (),
+        labels: Sequence[str] | None = None,
     ) -> str:
         """Fire a schedule, from any process, and return the id of the firing. It is stored when this returns.
 
         A process that serves the store runs it within `poll_seconds`, after the runs of the schedule that were
-        triggered before. `input` is added to the prompt. `trigger_id` is your id: the same one fires once. `labels` say
-        what has to be known of the input, such as `untrusted`.
+        triggered before. `input` is added to the prompt. `trigger_id` is your id: the same one fires once. The input
+        counts as text that others wrote, and is labelled `untrusted`, unless you give other `labels`: `()` for words
+        of your own.
         """
         schedule = await self.find_schedule(name)
         argument_checks.require_text("trigger", "trigger_id", trigger_id)
         argument_checks.require_one_line("trigger", "trigger_id", trigger_id)
         if input is None and not schedule.prompt.strip() and not schedule.skill:
             raise ConfigError(f"schedule {name!r} has no prompt: give the trigger an input")
-        checked = check_labels(labels)
-        if checked and (input is None or not schedule.prompt.strip()):  # else it could contain directives
-            raise ConfigError(f"labels={labels!r}: they are for the input of a schedule with a prompt")
+        if labels and input is None:
+            raise ConfigError(f"labels={labels!r}: they are for an input, and there is none")
+        usual = () if input is None else (UNTRUSTED_LABEL,)
+        checked = usual if labels is None else check_labels(labels)
         given: Any = await self._redact(to_jsonable(input))
         firing_id = f"trigger-{trigger_id or new_id()}"
         body = {"input": given, "labels": list(checked)}
-        await self.store.post(self.get_journal(name).session_id, Post(firing_id, TRIGGER_POST, body, self.clock.now()))
+        journal = self.get_journal(name)
+        await journal.refresh()  # which says if another process serves it with another key
+        await journal.post(Post(firing_id, TRIGGER_POST, body, self.clock.now()))
         return firing_id
 
     async def cancel(self, name: str) -> bool:

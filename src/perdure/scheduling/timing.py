@@ -82,6 +82,11 @@ class Cron(Struct, frozen=True, tag_field="kind", tag="cron"):
         parse_cron_expression(self.expression)
         open_timezone(self.timezone)
 
+    @property
+    def has_any_hour(self) -> bool:
+        """True if the hour begins with `*`: then it counts real time."""
+        return parse_cron_expression(self.expression).has_any_hour
+
     def find_next(self, after: float, anchor: float) -> float | None:  # noqa: ARG002 - as for the other timings
         """Return the first due moment after `after`; `None` if there is none in the next nine years."""
         moment = datetime.fromtimestamp(after, UTC)

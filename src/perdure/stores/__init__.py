@@ -5,19 +5,18 @@
 - `open_store("sqlite:~/.perdure/sessions.db")`: one file for all, which several processes may share.
 - `open_store("postgresql://user:password@host/database")`: a database, which several machines may share.
 - `SessionDocumentStore(documents)`: three functions of your own, which load, save and delete one document per session.
-- `open_store(MyStore())`: any object that fulfils the contract, which `perdure.testing.store_contract.check_store`
-  tests.
+- `open_store(MyStore())`: any object that fulfils the contract, which `perdure.testing.check_store` tests.
 
 Stores can be wrapped: `namespaced` makes a part of a store a store, `derive_subagent_session` gives a subagent its
 place in its parent's store, and `listened` calls a function for each entry.
 """
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
 from perdure.core.error import ConfigError
 from perdure.core.store import Store
+from perdure.files.perdure_home import expand_user_path
 
 if TYPE_CHECKING:
     from .listened_store import listened as listened
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["SessionDocumentStore", "derive_subagent_session", "listened", "namespaced", "open_store"]
 
 _HOMES = {
-    "SessionDocumentStore": ".session_document_store",
-    "derive_subagent_session": ".namespace",
-    "listened": ".listened_store",
-    "namespaced": ".namespace",
+    "SessionDocumentStore": "perdure.stores.session_document_store",
+    "derive_subagent_session": "perdure.stores.namespace",
+    "listened": "perdure.stores.listened_store",
+    "namespaced": "perdure.stores.namespace",
 }
 _KNOWN = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
 
@@ -42,7 +41,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'perdure.stores' has no attribute {name!r}")
     from importlib import import_module
 
-    value: object = getattr(import_module(module, __name__), name)
+    value: object = getattr(import_module(module), name)
     globals()[name] = value  # so that the next use does not call this
     return value
 
@@ -113,4 +112,4 @@ def _parse_path(scheme: str, rest: str, what: str) -> str:
         if not rest.startswith("///"):
             raise ConfigError(f"'{scheme}:{rest}' names a host, and the store is on this one: write '{scheme}:{what}'")
         rest = "/" + rest.lstrip("/")
-    return os.path.expanduser(rest)  # noqa: PTH111 - pathlib is slow to import
+    return expand_user_path(rest)

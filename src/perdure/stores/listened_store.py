@@ -116,6 +116,11 @@ class ListenedStore:
         """Return the key of a session in the wrapped store, which all objects for that store share."""
         return get_process_wide_session_key(self._store, session_id)
 
+    @property
+    def is_process_local(self) -> bool:
+        """True if no other process can write to the underlying store."""
+        return getattr(self._store, "is_process_local", False)
+
     def __repr__(self) -> str:
         return f"listened({self._store!r})"
 

@@ -140,6 +140,11 @@ class MemoryStore:
         self._fence = 0
         """The highest fence of any deleted session: no old lease may be valid for one that is created again."""
 
+    @property
+    def is_process_local(self) -> bool:
+        """True if no other process can write to it; a store that is built on this one may be shared."""
+        return type(self) is MemoryStore
+
     async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
         """Acquire the lease of a session (the exclusive right to append to its log); create the session if it is new.
         Raises `SessionBusy` if there is a lease already.

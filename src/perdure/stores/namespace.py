@@ -19,6 +19,7 @@ from perdure.core.clock_and_ids import new_id
 from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.event import Entry, Event
+from perdure.core.reserved_session_ids import check_part_not_reserved
 from perdure.core.store import (
     EndedRunsReadingStore,
     EventReadingStore,
@@ -59,6 +60,7 @@ def namespaced(store: Store, prefix: str) -> Store:
             f"namespaced(…, {prefix!r}): pass a name without slashes, because 'a/b' would have sessions of 'a'; for a "
             "part of a part, namespaced(namespaced(store, 'a'), 'b')"
         )
+    check_part_not_reserved(prefix)
     return _open_part(store, prefix)
 
 
@@ -84,6 +86,7 @@ def derive_subagent_session(store: Store, parent_id: str, name: str, *, durable:
     check_session_id(name, what="the name of a subagent")
     if not name or _SEPARATOR in name:
         raise ConfigError(f"{name!r} is no name of a subagent: pass one without slashes, such as 'reviewer'")
+    check_part_not_reserved(name, "a subagent")
     return SubagentSessionLocation(_open_part(store, parent_id), name if durable else f"{name}-{new_id()}")
 
 
@@ -104,6 +107,11 @@ class NamespacedStore:
     def locate_session(self, session_id: str) -> SessionPlace:
         """Return the key of a session in the underlying store, which all objects for that store share."""
         return get_process_wide_session_key(self._store, self._prefix + session_id)
+
+    @property
+    def is_process_local(self) -> bool:
+        """True if no other process can write to the underlying store."""
+        return getattr(self._store, "is_process_local", False)
 
     def __repr__(self) -> str:
         return f"namespaced({self._store!r}, {self._prefix.removesuffix(_SEPARATOR)!r})"

@@ -41,25 +41,25 @@ __all__ = [
 ]
 
 _PLACES = {
-    "FakeClock": "fake_clock",
-    "MemoryFiles": "memory_files",
-    "Pause": "scripted_reply",
-    "Recorder": "event_recorder",
-    "Reply": "scripted_reply",
-    "ScriptEnded": "scripted_model",
-    "Scripted": "scripted_model",
-    "ScriptedBrowser": "scripted_browser",
-    "ScriptedModel": "scripted_model",
-    "ScriptedPage": "scripted_browser",
-    "ScriptedShell": "scripted_shell",
-    "ScriptedWeb": "scripted_web",
-    "assert_cache_stable": "cache_stability",
-    "call": "scripted_reply",
-    "calls": "scripted_reply",
-    "check_model": "model_contract",
-    "check_store": "store_contract",
-    "pause": "scripted_reply",
-    "thinking": "scripted_reply",
+    "FakeClock": "perdure.testing.fake_clock",
+    "MemoryFiles": "perdure.testing.memory_files",
+    "Pause": "perdure.testing.scripted_reply",
+    "Recorder": "perdure.testing.event_recorder",
+    "Reply": "perdure.testing.scripted_reply",
+    "ScriptEnded": "perdure.testing.scripted_model",
+    "Scripted": "perdure.testing.scripted_model",
+    "ScriptedBrowser": "perdure.testing.scripted_browser",
+    "ScriptedModel": "perdure.testing.scripted_model",
+    "ScriptedPage": "perdure.testing.scripted_browser",
+    "ScriptedShell": "perdure.testing.scripted_shell",
+    "ScriptedWeb": "perdure.testing.scripted_web",
+    "assert_cache_stable": "perdure.testing.cache_stability",
+    "call": "perdure.testing.scripted_reply",
+    "calls": "perdure.testing.scripted_reply",
+    "check_model": "perdure.testing.model_contract",
+    "check_store": "perdure.testing.store_contract",
+    "pause": "perdure.testing.scripted_reply",
+    "thinking": "perdure.testing.scripted_reply",
 }
 """Module of each name."""
 
@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(f".{place}", __name__), name)
+    value = globals()[name] = getattr(import_module(place), name)
     return value
 
 

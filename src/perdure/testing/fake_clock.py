@@ -116,6 +116,12 @@ class FakeClock:
             message = f"waited {timeout_seconds:g} s for {count} sleepers, and there are {self.sleepers}: {self!r}"
             raise AssertionError(message) from None
 
+    def set_ahead(self, seconds: float) -> None:
+        """Set the time of day ahead, or back if `seconds` is negative, as if the machine's clock was set: no time
+        passes.
+        """
+        self._start += seconds
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _add(self, seconds: float, action: Callable[[], object], *, sleeper: bool) -> FakeTimer:

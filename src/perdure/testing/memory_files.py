@@ -5,6 +5,7 @@ It refuses what the real backends refuse.
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from perdure.core.error import ConfigError
@@ -13,7 +14,14 @@ from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import FileChanged, FileContent, FolderEntry, compute_digest
 from perdure.files.protected_names import PROTECTED_NAMES
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
-from perdure.toolkits.file_search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
+from perdure.toolkits.file_search_backend import (
+    GlobQuery,
+    GlobResult,
+    LineCount,
+    SearchMatch,
+    SearchQuery,
+    SearchResult,
+)
 from perdure.toolkits.glob_pattern import compile_glob
 
 
@@ -107,10 +115,14 @@ class MemoryFiles:
         found = [
             SearchMatch(path, number, line)
             for path, below in listed
-            if matches is None or matches(below)
+            if (matches is None or matches(below)) and (query.may_show is None or query.may_show(path))
             for number, line in enumerate(self.files[path].decode("utf-8", "replace").splitlines(), 1)
             if expression.search(line)
         ]
+        if query.counts_only:
+            counts = Counter([each.path for each in found])
+            counted = [LineCount(path, counts[path]) for path in list(counts)[: query.max_results]]
+            return SearchResult((), len(counts) > query.max_results, tuple(counted))
         return SearchResult(tuple(found[: query.max_results]), len(found) > query.max_results)
 
     def _list_below(self, target: PathTarget) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from perdure.toolkits.browser_backend import (
     BrowserSnapshot,
     ScrollDirection,
 )
-from perdure.toolkits.browser_tools import format_browser_element
+from perdure.toolkits.browser_page_text import escape_page_text, format_browser_element
 
 _PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8cf50"
@@ -167,5 +167,5 @@ class ScriptedBrowser:
             value = self._values.get((session, url, name), "")
             elements.append(BrowserElement(f"e{self._ref_count}", role, name, url, value))
             self._elements[f"e{self._ref_count}"] = (session, elements[-1])
-        lines = [page.text, *map(format_browser_element, elements)]
+        lines = [escape_page_text(page.text), *map(format_browser_element, elements)]
         return BrowserFrame(url, "\n".join([each for each in lines if each]), elements)

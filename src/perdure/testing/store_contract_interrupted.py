@@ -14,7 +14,7 @@ from perdure.core.event import (
     RunWaiting,
     SessionConfigured,
 )
-from perdure.core.last_run_progress import GIVEN_BY_SETTING
+from perdure.core.last_run_progress import GIVEN_BY_SETTING, REPORTED_SETTING
 from perdure.core.message import user
 from perdure.core.store import InterruptedSession, Post, Store
 
@@ -88,6 +88,25 @@ async def _a_task_is_interrupted_until_its_run_ends(trial: StoreUnderTest) -> No
     expect_equal(await _find(store, name), [("", "cut_off", 0, None)], "a task that has begun is not over")
     await _store_events(store, name, _ENDED)
     expect_equal(await _find(store, name), [], "a task is over with its run")
+
+
+async def _an_ended_task_is_interrupted_until_it_is_reported(trial: StoreUnderTest) -> None:
+    store, name = trial.store, trial.name
+    given = SessionConfigured({GIVEN_BY_SETTING: "above"})
+    ended = RunEnded("done", is_unreported=True, run_id="r")
+    await _store_events(store, name, given, _STARTED, ended, at=3.0)
+    expect_equal(
+        await store.list_interrupted(prefix=name),
+        [InterruptedSession(name, "cut_off", 3, 3.0)],
+        "list_interrupted() lists a task that has ended, until the session that gave it was told",
+    )
+    lease = await store.acquire(name)
+    expect_equal(await _find(store, name), [], "an unreported task that a living process drives is not listed")
+    await store.release(lease)
+    await _store_events(store, name, SessionConfigured({GIVEN_BY_SETTING: "above", REPORTED_SETTING: True}))
+    expect_equal(await _find(store, name), [], "a task that was reported is over")
+    await _store_events(store, name, _STARTED, _ENDED)
+    expect_equal(await _find(store, name), [], "a later run of its session is over when it ends")
 
 
 async def _a_driven_session_is_not_interrupted(trial: StoreUnderTest) -> None:
@@ -166,6 +185,12 @@ async def _a_redacted_entry_still_tells_of_its_run(trial: StoreUnderTest) -> Non
     await store.redact(lease, Entry(last.seq, last.at, RunEnded("failed", run_id="r"), last.id))
     await store.release(lease)
     expect_equal(await _find(store, name), [], "a run whose end was redacted is over")
+    await _store_events(store, name + "task", RunEnded("failed", error="a secret", is_unreported=True, run_id="r"))
+    lease = await store.acquire(name + "task")
+    (last,) = await store.read(name + "task")
+    await store.redact(lease, Entry(1, last.at, RunEnded("failed", is_unreported=True, run_id="r"), last.id))
+    await store.release(lease)
+    expect_equal(await _find(store, name), [("task", "cut_off", 0, None)], "a redaction reports no task")
 
 
 async def _interrupted_sessions_are_listed_longest_idle_first(trial: StoreUnderTest) -> None:
@@ -190,6 +215,7 @@ CHECKS: tuple[StoreCheck, ...] = (
     _a_session_is_interrupted_until_its_run_ends,
     _a_task_is_interrupted_until_its_run_ends,
     _a_driven_session_is_not_interrupted,
+    _an_ended_task_is_interrupted_until_it_is_reported,
     _a_waiting_session_is_listed_when_it_can_continue,
     _sessions_with_posts_are_listed_on_request,
     _a_fork_is_not_interrupted_by_the_run_of_its_parent,

@@ -9,16 +9,24 @@ from typing import Annotated, Any
 
 from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import ToolError
+from perdure.core.model_and_tool_wrappers import CallNext, around
 from perdure.core.path_target import PathTarget
-from perdure.core.tool import Tool, ToolContext, tool
+from perdure.core.tool import Arguments, Tool, ToolContext, tool
+from perdure.files.protected_names import add_caution
 
 from .arithmetic_evaluator import evaluate_arithmetic, format_number
 from .confined_text_folder import ConfinedTextFolder
+from .text_origin import labelled_by_origin, record_write
 
 
-def basic_tools(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_CLOCK) -> list[Tool[..., Any]]:
-    """Return four tools: the current time, arithmetic, and reading and creating text files below `folder`."""
-    files = ConfinedTextFolder(folder)
+def basic_tools(
+    folder: str | os.PathLike[str] = ".", *, trusted: bool | None = None, clock: Clock = SYSTEM_CLOCK
+) -> list[Tool[..., Any]]:
+    """Return four tools: the current time, arithmetic, and reading and creating text files below `folder`.
+
+    `trusted` is whether the user trusts who wrote the files there, as for `LocalFiles`.
+    """
+    files = ConfinedTextFolder(folder, trusted=trusted)
 
     target = PathTarget.of_argument("path", files.root)
 
@@ -37,14 +45,25 @@ def basic_tools(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_C
         """Read a text file."""
         return files.read_text(path, _get_checked_path(context))
 
-    @tool(permission=True, action="write", target=target, credentials=False)
+    def write_target(arguments: dict[str, Any]) -> PathTarget:
+        return add_caution(target(arguments))
+
+    @tool(permission=True, action="write", target=write_target, credentials=False)
     def write_text(
         path: Annotated[str, "Where to put it below the working folder"], text: str, context: ToolContext[Any]
     ) -> str:
         """Write a new text file. One that exists is not replaced."""
         return files.write_text(path, text, _get_checked_path(context))
 
-    return [now, calculate, read_text, write_text]
+    async def record_first(call_next: CallNext, arguments: Arguments, context: ToolContext[Any]) -> Any:
+        try:
+            written = target(arguments).path
+        except ValueError:
+            written = files.root  # it is no path, and the folder says so
+        await record_write(context, files, written)
+        return await call_next()
+
+    return [now, calculate, labelled_by_origin(read_text, files), around(write_text, record_first)]
 
 
 def _get_checked_path(context: ToolContext[Any]) -> str:

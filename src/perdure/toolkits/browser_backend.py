@@ -31,6 +31,12 @@ class BrowserElement(Struct, frozen=True):
     """Such as `checked` or `disabled`."""
     options: Sequence[str] = ()
     """The options of a list to choose from."""
+    nearby: str = ""
+    """The text in front of it and behind it, for a person who is asked about a step."""
+    destination: str = ""
+    """The address that a link leads to, or that the form of a field or button is sent to."""
+    within: str = ""
+    """For a frame without a host, such as `about:srcdoc`: the address of the document around it that has one."""
 
 
 class BrowserFrame(Struct, frozen=True):
@@ -38,10 +44,12 @@ class BrowserFrame(Struct, frozen=True):
 
     url: str
     text: str
-    """Its visible text, in which `[ref]` marks the elements."""
+    """Its visible text, in which `[ref]` marks the elements; brackets of the page have a backslash in front of them."""
     elements: Sequence[BrowserElement] = ()
     is_truncated: bool = False
     """True if there was more than the backend reads."""
+    within: str = ""
+    """For a frame without a host, such as `about:srcdoc`: the address of the document around it that has one."""
 
 
 class BrowserSnapshot(Struct, frozen=True):
@@ -66,7 +74,7 @@ class BrowserImage(Struct, frozen=True):
     url: str
     """The address of the page."""
     frame_urls: Sequence[str]
-    """The addresses of all frames in it."""
+    """The addresses of all frames that were in it while it was taken."""
     data: bytes
     media_type: str = "image/png"
 
@@ -84,7 +92,8 @@ class BrowserBackend(Protocol):
     """Protocol of a browser for the browser tools. Sessions, by their ids, share no pages, cookies or storage.
 
     It connects to public addresses only, for everything that a page loads. Methods raise `ToolError` or `NetError` with
-    the reason, also for a `ref` that is not in the latest snapshot of the session.
+    the reason, also for a `ref` that is not in the latest snapshot of the session, or whose element is not any more as
+    it was there. A step with an element happens in the frame of the element, whatever covers it or has the focus.
     """
 
     def check_url(self, target: UrlTarget) -> None:
@@ -92,7 +101,10 @@ class BrowserBackend(Protocol):
         ...
 
     def find_element(self, ref: str) -> BrowserElement | None:
-        """Return the element of a reference, in the latest snapshot of any session; `None` if there is none."""
+        """Return the element of a reference, in the latest snapshot of any session; `None` if there is none.
+
+        References cannot be guessed by those who have seen only others.
+        """
         ...
 
     async def navigate(self, session: str, target: UrlTarget) -> BrowserSnapshot:

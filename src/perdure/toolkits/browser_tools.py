@@ -18,21 +18,15 @@ from perdure.core.text_target import TextTarget
 from perdure.core.tool import Effect, Skip, Tool, ToolContext, ToolOptions, ToolOutput, tool
 from perdure.core.url_target import UrlTarget
 from perdure.files.confined_folder import FileRefused
+from perdure.files.protected_names import add_caution
 from perdure.net.error import NetError
 
-from .browser_backend import (
-    BrowserBackend,
-    BrowserElement,
-    BrowserFrame,
-    BrowserSnapshot,
-    ScrollDirection,
-)
+from .browser_backend import BrowserBackend, BrowserSnapshot, ScrollDirection
+from .browser_page_text import describe_browser_element, format_browser_snapshot, shorten_page_text, shorten_url
 from .file_backend import FileWriteBackend, build_early_path_check, call_backend_method, check_backend
-from .html_text import remove_invisible_characters
-from .web_tools import build_early_url_check, check_web_backend, cut_text
+from .text_origin import record_write
+from .web_tools import build_early_url_check, check_web_backend
 
-PAGE_BYTES: Final = 24 * 1024
-"""The size of the text of a page that a call returns; the rest is read with `browser_snapshot(offset=…)`."""
 _METHODS: Final = (
     "check_url",
     "find_element",
@@ -49,10 +43,10 @@ _METHODS: Final = (
     "close_session",
 )
 _TIMEOUT_SECONDS: Final = 90.0
-_MOST_NAME_CHARACTERS: Final = 200
 _ACTION: Final = "browse"
 
 Ref = Annotated[str, "The reference of an element in the latest snapshot, such as e12."]
+Described = Annotated[str, "Leave it out: the browser describes the element here, for the person who is asked."]
 
 
 def browser_tools(
@@ -137,9 +131,11 @@ def _build_screenshot_tool(browser: BrowserBackend, labels: Sequence[str]) -> To
         """Return a picture of the current page. Prefer browser_snapshot, unless the looks of the page matter."""
         image = await _await_step(browser.take_screenshot(context.full_session_id, full_page=full_page))
         if hidden := [url for url in (image.url, *image.frame_urls) if not _is_shown(context, url)]:
-            raise ToolError(f"there is no picture, for a rule denies what it shows: {_shorten(hidden[0])}")
+            raise ToolError(f"there is no picture, for a rule denies what it shows: {shorten_url(hidden[0])}")
         picture = Image(data=image.data, media_type=image.media_type, name="screenshot")
-        return ToolOutput([Text(f"{_shorten(image.url)}:"), picture], summary=f"(a picture of {_shorten(image.url)})")
+        return ToolOutput(
+            [Text(f"{shorten_url(image.url)}:"), picture], summary=f"(a picture of {shorten_url(image.url)})"
+        )
 
     return browser_screenshot
 
@@ -151,8 +147,9 @@ def _build_element_tools(browser: BrowserBackend, labels: Sequence[str]) -> list
     acting = _build_step_options(labels, _find_element_target(browser))
 
     @tool(**acting)
-    async def browser_click(ref: Ref, context: ToolContext[Any]) -> ToolOutput:
+    async def browser_click(ref: Ref, context: ToolContext[Any], element: Described = "") -> ToolOutput:
         """Click on an element of the page. Returns the page after it."""
+        _require_same_element(browser, context, ref, element)
         return await _show_page(context, browser.click(context.full_session_id, ref))
 
     @tool(**_build_step_options(labels, _find_element_target(browser), credentials=True))
@@ -161,53 +158,72 @@ def _build_element_tools(browser: BrowserBackend, labels: Sequence[str]) -> list
         text: Annotated[str, "The text that the field is to contain; it replaces what is there."],
         context: ToolContext[Any],
         submit: Annotated[bool, "True to press Enter after it."] = False,  # noqa: FBT002 - an argument in JSON
+        element: Described = "",
     ) -> ToolOutput:
         """Type text into a field of the page. Returns the page after it."""
+        _require_same_element(browser, context, ref, element)
         return await _show_page(context, browser.type_text(context.full_session_id, ref, text, submit=submit))
 
     @tool(**acting)
     async def browser_select(
-        ref: Ref, option: Annotated[str, "The label of the option."], context: ToolContext[Any]
+        ref: Ref,
+        option: Annotated[str, "The label of the option."],
+        context: ToolContext[Any],
+        element: Described = "",
     ) -> ToolOutput:
         """Choose an option of a list on the page. Returns the page after it."""
+        _require_same_element(browser, context, ref, element)
         return await _show_page(context, browser.select_option(context.full_session_id, ref, option))
 
     @tool(**acting)
     async def browser_press(
-        ref: Ref, key: Annotated[str, "A key, such as Enter, Escape or Control+A."], context: ToolContext[Any]
+        ref: Ref,
+        key: Annotated[str, "A key, such as Enter, Escape or Control+A."],
+        context: ToolContext[Any],
+        element: Described = "",
     ) -> ToolOutput:
         """Press a key in an element of the page. Returns the page after it."""
+        _require_same_element(browser, context, ref, element)
         return await _show_page(context, browser.press_key(context.full_session_id, ref, key))
 
-    hook = _refuse_ref_early(browser)
+    hook = _describe_early(browser)
     return [before(each, hook) for each in (browser_click, browser_type, browser_select, browser_press)]
 
 
 def _build_download_tool(browser: BrowserBackend, files: FileWriteBackend, labels: Sequence[str]) -> Tool[..., Any]:
     @tool(**_build_step_options(labels, _find_element_target(browser)))
     async def browser_download(
-        ref: Ref, path: Annotated[str, "The new file in the working folder."], context: ToolContext[Any]
+        ref: Ref,
+        path: Annotated[str, "The new file in the working folder."],
+        context: ToolContext[Any],
+        element: Described = "",
     ) -> str:
         """Click on an element that downloads a file, and write it into the working folder. Replaces no file."""
+        _require_same_element(browser, context, ref, element)
         try:
             target = files.resolve(path)
             files.check(target, write=True)
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be written: {error}") from None
+        if caution := add_caution(target).caution:
+            raise ToolError(f"{path!r} cannot be written: {caution}, and a download makes none: choose another name")
         if not context.may_show(target):
             raise ToolError(f"{path!r} cannot be written: a rule denies it, or asks about it")
         file = await _await_step(browser.download(context.full_session_id, ref))
         if not _is_shown(context, file.url):
-            raise ToolError(f"the file is not kept: a rule denies {_shorten(file.url)}, or asks about it")
+            raise ToolError(f"the file is not kept: a rule denies {shorten_url(file.url)}, or asks about it")
+        await record_write(context, files, target.path, is_foreign=True)
         try:
             written = await call_backend_method(context, files.write_file, target, file.data, expected="")
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be written: {error}") from None
-        name = _shorten(file.name)
-        return f"Downloaded {name!r} from {_shorten(file.url)} to {files.show(target)} ({len(written.data):,} bytes)."
+        name = shorten_page_text(file.name)
+        return (
+            f"Downloaded {name!r} from {shorten_url(file.url)} to {files.show(target)} ({len(written.data):,} bytes)."
+        )
 
     checked = before(browser_download, build_early_path_check(files, "written", write=True))
-    return before(checked, _refuse_ref_early(browser))
+    return before(checked, _describe_early(browser))
 
 
 def _build_options(labels: Sequence[str], effect: Effect) -> ToolOptions:
@@ -258,16 +274,32 @@ def parse_frame_target(url: str) -> UrlTarget | TextTarget:
         return TextTarget(url)
 
 
-def _refuse_ref_early(browser: BrowserBackend) -> Callable[[Any, dict[str, Any]], Skip | None]:
-    """Return a `prepare` hook that rejects elements which are not there, before a person is asked."""
+def _describe_early(browser: BrowserBackend) -> Callable[[Any, dict[str, Any]], Skip | dict[str, Any] | None]:
+    """Return a `prepare` hook that adds a description of the element, and rejects an element that is not there.
 
-    def check(_call: Any, arguments: dict[str, Any]) -> Skip | None:
+    So a person sees what is to be clicked, and the answer is for that element alone: an approval is bound to the
+    arguments.
+    """
+
+    def describe(_call: Any, arguments: dict[str, Any]) -> Skip | dict[str, Any] | None:
         ref = arguments.get("ref")
-        if not isinstance(ref, str) or browser.find_element(ref) is not None:
+        if not isinstance(ref, str):
             return None
-        return Skip(_describe_unknown_ref(ref))
+        found = browser.find_element(ref)
+        if found is None:
+            return Skip(_describe_unknown_ref(ref))
+        return {**arguments, "element": describe_browser_element(found)}
 
-    return check
+    return describe
+
+
+def _require_same_element(browser: BrowserBackend, context: ToolContext[Any], ref: str, described: str) -> None:
+    """Raise `ToolError` if a reference is not of the element that was described, or its frame may not be shown."""
+    found = browser.find_element(ref)
+    if found is None or describe_browser_element(found) != described:
+        raise ToolError(f"nothing was done, for {_describe_unknown_ref(ref)}")
+    if not _is_shown(context, found.url, found.within):
+        raise ToolError(f"nothing was done: a rule denies {shorten_url(found.within or found.url)}, or asks about it")
 
 
 def _describe_unknown_ref(ref: str) -> str:
@@ -288,64 +320,28 @@ async def _await_step(step: Awaitable[Any]) -> Any:
 async def _show_page(context: ToolContext[Any], step: Awaitable[BrowserSnapshot], offset: int = 0) -> ToolOutput:
     """Return the page after a step, without what rules deny."""
     snapshot: BrowserSnapshot = await _await_step(step)
-    address = _shorten(snapshot.url)
-    if not _is_shown(context, snapshot.url):
+    address = shorten_url(snapshot.url)
+    if not _is_shown(context, snapshot.url, snapshot.frames[0].within if snapshot.frames else ""):
         return ToolOutput(
             f"The page is now at {address}. A rule denies that address, or asks about it, so nothing of it is shown: "
             "use browser_navigate with an address that you may visit.",
             is_error=True,
         )
-    frames = [each for each in snapshot.frames if _is_shown(context, each.url)]
+    frames = [each for each in snapshot.frames if _is_shown(context, each.url, each.within)]
     left_out = len(snapshot.frames) - len(frames)
     notes = [*snapshot.notes, *([f"{left_out} frames are not shown, for a rule denies them."] if left_out else [])]
     shown = BrowserSnapshot(snapshot.url, snapshot.title, frames, notes)
     return ToolOutput(format_browser_snapshot(shown, offset), summary=f"(the page {address})")
 
 
-def _is_shown(context: ToolContext[Any], url: str) -> bool:
-    """Return False if a rule denies an address, or asks about it."""
+def _is_shown(context: ToolContext[Any], url: str, within: str = "") -> bool:
+    """Return False if a rule denies an address, or asks about it, or that of the document `within` which it is."""
     if not context.hides_paths:
         return True
-    target = parse_frame_target(url)
-    return not isinstance(target, UrlTarget) or context.may_show(target)
+    targets = [parse_frame_target(_strip_blob(each)) for each in (url, within) if each]
+    return all(context.may_show(each) for each in targets if isinstance(each, UrlTarget))
 
 
-def format_browser_snapshot(snapshot: BrowserSnapshot, offset: int = 0, max_bytes: int = PAGE_BYTES) -> str:
-    """Format a page: `title — url`, its text with `[ref] role "name"` for each element, and how to get the rest."""
-    title = _shorten(snapshot.title) or "(no title)"
-    text = "\n\n".join(
-        [_format_frame(each, is_page=place == 0) for place, each in enumerate(snapshot.frames) if each.text.strip()]
-    )
-    shown = cut_text(text[offset:], max_bytes)
-    end = offset + len(shown)
-    lines = [f"{title} — {_shorten(snapshot.url)}", *[f"[{_shorten(each)}]" for each in snapshot.notes], ""]
-    lines.append(shown.removesuffix("\n") if text else "(no text)")
-    if offset or end < len(text):
-        more = f" Use browser_snapshot(offset={end}) to continue." if end < len(text) else ""
-        lines.append(f"[Showing characters {offset:,}-{end:,} of {len(text):,}.{more}]")
-    if any(each.is_truncated for each in snapshot.frames):
-        lines.append("[The page is larger than what is read of it: its end is missing.]")
-    return "\n".join(lines).rstrip()
-
-
-def _format_frame(frame: BrowserFrame, *, is_page: bool) -> str:
-    """Format the text of a frame, below a line with its address unless it is the page itself."""
-    text = remove_invisible_characters(frame.text).strip()
-    return text if is_page else f"--- frame {_shorten(frame.url)} ---\n{text}"
-
-
-def format_browser_element(element: BrowserElement) -> str:
-    """Format an element: `[ref] role "name"`, its value, state and options."""
-    parts = [f'[{element.ref}] {element.role} "{_shorten(element.name)}"']
-    if element.value:
-        parts.append(f'= "{_shorten(element.value)}"')
-    parts += [f"({each})" for each in element.state]
-    if element.options:
-        parts.append(f"options: {' | '.join(map(_shorten, element.options))}")
-    return " ".join(parts)
-
-
-def _shorten(text: str) -> str:
-    """Return a text of others as one line without invisible characters, and not too long."""
-    line = " ".join(remove_invisible_characters(text).split())
-    return line if len(line) <= _MOST_NAME_CHARACTERS else f"{line[:_MOST_NAME_CHARACTERS]}…"
+def _strip_blob(url: str) -> str:
+    """Return the address of the page that has made a `blob:` address, which begins with its origin."""
+    return url.removeprefix("blob:")

@@ -11,7 +11,8 @@ from perdure.core.command_target import CommandPart, CommandTarget, quote_words
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
-from .file_changing_command_records import record_command
+from .command_change_recorder import CommandChangeRecorder
+from .file_reads_and_changes import FileSnapshotBackend
 from .shell import (
     MOST_SECONDS,
     TIMEOUT_SECONDS,
@@ -22,6 +23,7 @@ from .shell import (
     list_trust_labels,
 )
 from .shell_backend import ShellBackend, ShellCommand
+from .text_origin import labelled_by_origin, record_command
 
 LANGUAGES: Final[Mapping[str, Sequence[str]]] = {
     "python": ("python3", "-"),
@@ -38,6 +40,7 @@ def code_execution_tool(
     *,
     timeout_seconds: float = TIMEOUT_SECONDS,
     most_seconds: float = MOST_SECONDS,
+    snapshots: FileSnapshotBackend | None = None,
 ) -> Tool[..., Any]:
     """Return the tool `code_execution`, which runs a snippet of code and needs permission for each call.
 
@@ -46,7 +49,9 @@ def code_execution_tool(
         languages: The languages, each with the words of an interpreter that reads code from its standard input.
         timeout_seconds: The usual time limit of a snippet.
         most_seconds: The longest time limit that the model can give.
+        snapshots: Where contents are stored that snippets change, so that it can be undone, as for `shell_tools`.
     """
+    recorder = CommandChangeRecorder(backend.root, snapshots)
     for name, words in languages.items():
         if not isinstance(name, str) or isinstance(words, str) or not words:
             advice = "give the words of an interpreter for each name, such as {'python': ['python3', '-']}"
@@ -72,11 +77,14 @@ def code_execution_tool(
         if words is None:
             raise ToolError(f"{language!r} is not one of the languages: {listed}")
         seconds = default_seconds if timeout_seconds is None else check_timeout(timeout_seconds, most_seconds)
-        await record_command(context, f"{quote_words(words)} <<< {quote_words([code])}", backend.root)
+        shown = msgspec.structs.replace(context.target, text=f"{quote_words(words)} <<< {quote_words([code])}")
         command = ShellCommand(argv=words, stdin=code, timeout_seconds=seconds)
-        return build_output(await backend.run(command), confinement, seconds)
+        await record_command(context, backend, network=confinement.network)
+        async with recorder.record(context, shown) as recorded:
+            result = await backend.run(command)
+        return recorded.add_note(build_output(result, confinement, seconds))
 
-    return tool(
+    made = tool(
         code_execution,
         name="code_execution",
         description=f"Run a snippet of code ({listed}), and return what it prints. {describe_confinement(confinement)}",
@@ -89,3 +97,4 @@ def code_execution_tool(
         sends=confinement.network,
         timeout_seconds=most_seconds + _GRACE_SECONDS,
     )
+    return labelled_by_origin(made, backend)

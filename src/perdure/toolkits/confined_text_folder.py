@@ -10,7 +10,9 @@ from typing import Final
 from perdure.core.error import ToolError
 from perdure.files.confined_folder import ConfinedFolder, FileRefused, Steps
 from perdure.files.file_head import FileHead
-from perdure.files.sensitive_names import SENSITIVE_NAMES
+from perdure.files.folder_origin import FolderOrigin
+from perdure.files.protected_names import PROTECTED_NAMES
+from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
 MOST_BYTES: Final = 100_000
 """The most bytes of a file that are read or written."""
@@ -19,11 +21,13 @@ MOST_BYTES: Final = 100_000
 class ConfinedTextFolder:
     """A folder in which tools may read and create text files, without access outside of it."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, trusted: bool | None = None) -> None:
         self._folder = ConfinedFolder(path, blocked=SENSITIVE_NAMES)
         self._folder_for_new_files = ConfinedFolder(path)
         self.root = self._folder.root
         """The folder, with links resolved."""
+        self.origin = FolderOrigin.of("basic_tools", self.root, trusted=trusted)
+        """Who wrote the text in the folder."""
 
     def read_text(self, path: str, checked: str = "") -> str:
         """Return the text of a file; for a large file only the beginning, with a note.
@@ -46,6 +50,7 @@ class ConfinedTextFolder:
             raise ToolError(f"the text has {len(data):,} bytes, and {MOST_BYTES:,} are the most: write several files")
         try:
             steps = self._resolve_steps(path, self._folder_for_new_files, checked)
+            _require_unprotected(steps)
             self._folder_for_new_files.create_resolved(steps, data)
         except FileExistsError as error:
             raise ToolError(f"{path!r} exists, and is not replaced: choose another name") from error
@@ -69,3 +74,9 @@ class ConfinedTextFolder:
         if checked and os.path.join(self.root, *steps) != checked:  # noqa: PTH118 - pathlib is slow to import
             raise FileRefused("a link on the way has changed since permission was given: try it again")
         return steps
+
+
+def _require_unprotected(steps: Steps) -> None:
+    """Raise `FileRefused` for a name that no tool writes."""
+    if pattern := find_blocking_pattern(steps, PROTECTED_NAMES):
+        raise FileRefused(f"files like {pattern!r} are never written by tools")

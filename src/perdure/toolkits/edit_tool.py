@@ -7,6 +7,7 @@ from perdure.core.error import ToolError
 from perdure.core.model_and_tool_wrappers import before
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
+from perdure.files.protected_names import add_caution
 
 from .edit_ladder import EditResult, TextEdit, apply_edit
 from .file_backend import (
@@ -19,6 +20,7 @@ from .file_backend import (
 from .file_page import decode_text
 from .file_reads_and_changes import FileAccessRecord, FileSnapshotBackend, read_record, require_read_and_unchanged
 from .logged_file_writer import FileWriter, read_file
+from .text_origin import labelled_by_origin
 
 _CONTEXT_LINES: Final = 2
 _MOST_SHOWN_LINES: Final = 24
@@ -37,9 +39,17 @@ def edit_tool(files: FileWriteBackend, *, snapshots: FileSnapshotBackend | None 
     writer = FileWriter(files, snapshots)
 
     def target(arguments: dict[str, Any]) -> PathTarget:
-        return files.resolve(arguments["path"])
+        return add_caution(files.resolve(arguments["path"]))
 
-    @tool(effect="idempotent", permission=True, target=target, parallel=False, credentials=False, prompt=_PROMPT)
+    @tool(
+        effect="idempotent",
+        permission=True,
+        action="write",
+        target=target,
+        parallel=False,
+        credentials=False,
+        prompt=_PROMPT,
+    )
     async def edit(  # noqa: PLR0917 - a model gives them by name
         path: Annotated[str, "Path of the file, relative to the working folder."],
         context: ToolContext[Any],
@@ -64,7 +74,7 @@ def edit_tool(files: FileWriteBackend, *, snapshots: FileSnapshotBackend | None 
         await writer.write(context, wanted, found, data)
         return ToolOutput(_describe_edits(shown, done, len(data)), summary=f"(edited {shown})")
 
-    return before(edit, build_early_path_check(files, "edited", write=True))
+    return before(labelled_by_origin(edit, files), build_early_path_check(files, "edited", write=True))
 
 
 def _is_own_change(record: FileAccessRecord, context: ToolContext[Any]) -> bool:

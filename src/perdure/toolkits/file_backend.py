@@ -77,6 +77,11 @@ def may_show_path(context: ToolContext[Any], files: "FileReadBackend", path: str
         return False
 
 
+def build_path_filter(context: ToolContext[Any], files: "FileReadBackend") -> Callable[[str], bool] | None:
+    """Return a function that says whether a tool may show a path; `None` if no permission rule hides any."""
+    return (lambda path: may_show_path(context, files, path)) if context.hides_paths else None
+
+
 async def call_backend_method(
     context: ToolContext[Any], function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:

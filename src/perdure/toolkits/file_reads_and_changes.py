@@ -37,6 +37,8 @@ class FileAccessRecord(Struct, frozen=True, omit_defaults=True):
     """Permission bits before the change."""
     restored: str = ""
     """`undo` or `redo`, if a person had the file restored."""
+    restore_id: str = ""
+    """The undo or redo, as its own records name it."""
 
 
 class FileSnapshotBackend(Protocol):

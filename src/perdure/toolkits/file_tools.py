@@ -12,6 +12,7 @@ from perdure.core.message import Image, Text
 from perdure.core.model_and_tool_wrappers import before
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
+from perdure.files.protected_names import add_caution
 
 from .file_backend import (
     FileReadBackend,
@@ -27,6 +28,7 @@ from .file_backend import (
 from .file_page import MOST_BYTES, MOST_LINES, detect_image_type, format_page
 from .file_reads_and_changes import FileSnapshotBackend, read_record, record_read, require_read_and_unchanged
 from .logged_file_writer import FileWriter, read_file, read_file_if_there
+from .text_origin import labelled_by_origin
 
 MOST_LISTED: Final = 500
 """The most entries of a folder that a call returns."""
@@ -60,7 +62,7 @@ def read_tool(files: FileReadBackend) -> Tool[..., Any]:
         await record_read(context, shown, found.digest)
         return ToolOutput(content, summary=f"(read {shown}: {len(found.data):,} bytes)")
 
-    return before(read, build_early_path_check(files, "read"))
+    return before(labelled_by_origin(read, files), build_early_path_check(files, "read"))
 
 
 def list_tool(files: FileReadBackend) -> Tool[..., Any]:
@@ -83,7 +85,7 @@ def list_tool(files: FileReadBackend) -> Tool[..., Any]:
         shown = [each for each in entries if may_show_path(context, files, f"{folder.path}/{each.name}")]
         return format_entries(shown)
 
-    return before(list_folder, build_early_path_check(files, "listed", is_folder=True))
+    return before(labelled_by_origin(list_folder, files), build_early_path_check(files, "listed", is_folder=True))
 
 
 def write_tool(files: FileWriteBackend, *, snapshots: FileSnapshotBackend | None = None) -> Tool[..., Any]:
@@ -95,7 +97,7 @@ def write_tool(files: FileWriteBackend, *, snapshots: FileSnapshotBackend | None
     writer = FileWriter(files, snapshots)
 
     def target(arguments: dict[str, Any]) -> PathTarget:
-        return files.resolve(arguments["path"])
+        return add_caution(files.resolve(arguments["path"]))
 
     @tool(effect="idempotent", permission=True, target=target, parallel=False, credentials=False)
     async def write(

@@ -19,6 +19,7 @@ from perdure.core.path_target import PathTarget
 from perdure.core.tool import Skip, Tool, ToolContext, tool
 
 from .file_backend import FileReadBackend, FileRefused, call_backend_method, check_backend, may_show_path
+from .text_origin import labelled_by_origin, record_write
 
 MOST_BYTES: Final = 100 * 1024
 """The most bytes of output that a call returns."""
@@ -45,7 +46,9 @@ class GitOutput(Struct, frozen=True):
 class GitBackend(Protocol):
     """Protocol of a backend that runs git commands in a repository.
 
-    It runs no code from the repository: no hooks, filters or pagers.
+    It runs no code from the repository: no hooks, filters or pagers. If it has an attribute `risk`, text that says why
+    a command is less safe than that, such as a missing sandbox, then every call needs permission, and the question has
+    this text.
     """
 
     def run_git(
@@ -59,15 +62,20 @@ class GitBackend(Protocol):
 
 
 def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., Any]]:
-    """Return the tools that read the repository: `git_status`, `git_diff`, `git_log` and `git_show`."""
-    _check_backends("git_read_tools", files, git)
+    """Return the tools that read the repository: `git_status`, `git_diff`, `git_log` and `git_show`.
 
-    @tool(effect="read", target=lambda _: _to_target(build_status_command()))
+    They need permission if the backend has a `risk`, such as that there is no sandbox; it is in the question.
+    """
+    _check_backends("git_read_tools", files, git)
+    risk = describe_risk(git)
+    asks = bool(risk)
+
+    @tool(effect="read", permission=asks, target=lambda _: _to_target(build_status_command(), risk))
     async def git_status(context: ToolContext[Any]) -> str:
         """Show the branch, and the files that have changed or are new."""
         return await _run(context, files, git, "(nothing has changed)")
 
-    @tool(effect="read", target=lambda given: _to_target(build_diff_command(files, **given)))
+    @tool(effect="read", permission=asks, target=lambda given: _to_target(build_diff_command(files, **given), risk))
     async def git_diff(
         context: ToolContext[Any],
         base: Annotated[str, "Compare with this branch or commit: what HEAD adds to it. Empty for uncommitted."] = "",
@@ -77,7 +85,7 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
         """Show changes as a diff: uncommitted ones, staged ones, or those of this branch since `base`."""
         return await _run(context, files, git, "(no changes)")
 
-    @tool(effect="read", target=lambda given: _to_target(build_log_command(files, **given)))
+    @tool(effect="read", permission=asks, target=lambda given: _to_target(build_log_command(files, **given), risk))
     async def git_log(
         context: ToolContext[Any],
         base: Annotated[str, "Only commits that this branch or commit does not have."] = "",
@@ -87,7 +95,7 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
         """List commits, the latest first: hash, date, author, message."""
         return await _run(context, files, git, "(no commits)")
 
-    @tool(effect="read", target=lambda given: _to_target(build_show_command(files, **given)))
+    @tool(effect="read", permission=asks, target=lambda given: _to_target(build_show_command(files, **given), risk))
     async def git_show(
         context: ToolContext[Any],
         revision: Annotated[str, "A commit, such as 'HEAD~1' or a hash."] = "HEAD",
@@ -97,9 +105,9 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
         return await _run(context, files, git, "(no changes)")
 
     return [
-        git_status,
+        labelled_by_origin(git_status, files),
         *[
-            before(each, _refuse_early(make, files))
+            before(labelled_by_origin(each, files), _refuse_early(make, files))
             for each, make in (
                 (git_diff, build_diff_command),
                 (git_log, build_log_command),
@@ -118,7 +126,7 @@ def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
         action="commit",
         parallel=False,
         credentials=False,
-        target=lambda given: _to_target(build_commit_command(files, **given)),
+        target=lambda given: _to_target(build_commit_command(files, **given), describe_risk(git)),
     )
     async def git_commit(
         message: Annotated[str, "The message: what changed, and why."],
@@ -130,6 +138,7 @@ def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
         Returns the branch, the id and the first line of the commit, and the number of files and lines that changed.
         """
         await context.begin()
+        await record_write(context, files, f"{files.root}/.git")
         words = _words_of(context)
         named = words[words.index("--") + 1 :]
         added = await call_backend_method(context, git.run_git, ["add", "--all", "--", *named])
@@ -140,7 +149,7 @@ def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
         _check_done(done)
         return done.text.strip() or "committed"
 
-    return before(git_commit, _refuse_early(build_commit_command, files))
+    return before(labelled_by_origin(git_commit, files), _refuse_early(build_commit_command, files))
 
 
 # -- the words of commands ---------------------------------------------------------------------------------------------
@@ -274,10 +283,15 @@ def _is_shown_by_any_name(context: ToolContext[Any], files: FileReadBackend, pat
     return context.may_show(PathTarget(f"{files.root}/{path}", files.root)) and may_show_path(context, files, path)
 
 
-def _to_target(words: Sequence[str]) -> CommandTarget:
+def describe_risk(git: GitBackend) -> str:
+    """Return what a person should know who is asked about a git command; empty if there is no risk."""
+    return str(getattr(git, "risk", ""))
+
+
+def _to_target(words: Sequence[str], risk: str) -> CommandTarget:
     """Return the target of a call: its words, of which it is known that they show no file that a rule denies."""
     checked = CommandTarget.of(words)
-    return CommandTarget(checked.text, checked.argv, (CommandPart(checked.argv, reads=()),))
+    return CommandTarget(checked.text, checked.argv, (CommandPart(checked.argv, reads=()),), note=risk)
 
 
 def _words_of(context: ToolContext[Any]) -> list[str]:

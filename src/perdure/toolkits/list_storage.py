@@ -7,13 +7,15 @@ which its subagents share if they have the same tools. A `ValueStore` of your ow
 import inspect
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.event import ValueKept
 from perdure.core.jsonable import to_jsonable
-from perdure.core.model_and_tool_wrappers import around
+from perdure.core.message import merge_labels
+from perdure.core.model_and_tool_wrappers import around, labelled
+from perdure.core.named_lock import hold_named_lock
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext
 
@@ -35,6 +37,10 @@ Values: TypeAlias = ValueStore | Literal["session"] | None
 
 _values: ContextVar[Values] = ContextVar("perdure_tool_values", default=None)
 """The place for the values of the tool that is being called."""
+_seen_labels: ContextVar[dict[str, None]] = ContextVar("perdure_seen_labels")
+"""Labels of the values that several agents share and the tool that is being called has read."""
+_LABELS: Final = ".labels"
+"""What is added to the name of a value for that of its labels."""
 
 
 def replace_value_store(tools: Sequence[Tool[..., Any]], values: Values) -> list[Tool[..., Any]]:
@@ -55,7 +61,23 @@ def replace_value_store(tools: Sequence[Tool[..., Any]], values: Values) -> list
         finally:
             _values.reset(token)
 
-    return [around(each, use_values) for each in tools]
+    def take_labels(_context: ToolContext[Any]) -> list[str]:
+        return [*_seen_labels.get()]
+
+    async def collect_labels(call_next: Any, _arguments: Any, _context: Any) -> Any:
+        token = _seen_labels.set({})
+        try:
+            return await call_next()
+        finally:
+            _seen_labels.reset(token)
+
+    return [around(labelled(around(each, use_values), take_labels), collect_labels) for each in tools]
+
+
+async def _read_labels(context: ToolContext[Any], name: str) -> list[str]:
+    """Return the labels of what was stored under a name for several agents: those of all that has written it."""
+    found = await _read_shared(context, f"{name}{_LABELS}")
+    return [each for each in cast("list[object]", found) if isinstance(each, str)] if isinstance(found, list) else []
 
 
 async def read_value(context: ToolContext[Any], name: str, default: Any = None) -> Any:
@@ -63,11 +85,19 @@ async def read_value(context: ToolContext[Any], name: str, default: Any = None) 
     values = _values.get()
     if values is None:
         return context.kept(name, default)
-    if isinstance(values, str):
-        return _find_top_run(context.run).state.kept_values.get(name, default)
-    found = values.load(name)
-    found = await found if inspect.isawaitable(found) else found
+    found = await _read_shared(context, name)
+    # Then its labels, which are stored before it: another agent may be writing.
+    _seen_labels.get().update(dict.fromkeys(await _read_labels(context, name)))
     return default if found is None else found
+
+
+async def _read_shared(context: ToolContext[Any], name: str) -> Any:
+    """Return a value that several agents share; `None` if there is none."""
+    values = _values.get()
+    if values is None or isinstance(values, str):
+        return _find_top_run(context.run).state.kept_values.get(name)
+    found = values.load(name)
+    return await found if inspect.isawaitable(found) else found
 
 
 async def write_value(context: ToolContext[Any], name: str, value: Any) -> None:
@@ -76,12 +106,21 @@ async def write_value(context: ToolContext[Any], name: str, value: Any) -> None:
     if values is None:
         await context.keep(name, value)
         return
-    plain = to_jsonable(context.redact(value))
+    shared_by = _find_top_run(context.run) if isinstance(values, str) else values
+    async with hold_named_lock(_LABELS, id(shared_by), name):  # else the labels of two agents would replace each other
+        known = await _read_labels(context, name)
+        labels = merge_labels(known, context.run.state.labels)
+        if len(labels) > len(known):  # first: with the value alone, another agent would take it for the user's
+            await _write_shared(context, values, f"{name}{_LABELS}", list(labels))
+        await _write_shared(context, values, name, to_jsonable(context.redact(value)))
+
+
+async def _write_shared(context: ToolContext[Any], values: ValueStore | str, name: str, value: Any) -> None:
     if isinstance(values, str):
         top = _find_top_run(context.run)
-        await top.emit(top.stamp_event(ValueKept(name, plain)))
+        await top.emit(top.stamp_event(ValueKept(name, value)))
         return
-    saved = values.save(name, plain)
+    saved = values.save(name, value)
     if inspect.isawaitable(saved):
         await saved
 

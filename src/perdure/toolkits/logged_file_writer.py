@@ -14,6 +14,7 @@ from perdure.files.jail import compute_digest
 
 from .file_backend import FileChanged, FileContent, FileReadBackend, FileRefused, FileWriteBackend, call_backend_method
 from .file_reads_and_changes import NO_FILE, FileSnapshotBackend, record_change
+from .text_origin import record_write
 
 
 async def read_file(
@@ -50,12 +51,14 @@ class FileWriter(Struct, frozen=True):
     ) -> None:
         """Replace `found`, the content that the file has now (`None` for no file), with other bytes.
 
-        The snapshots have both contents, and the log has their digests, before the file changes.
+        The snapshots have both contents, and the log has their digests, before the file changes. So has the record of
+        files that follow from text of others, if the model has seen any.
         """
         shown = self.files.show(target)
         if self.snapshots is not None:
             for each in (data,) if found is None else (found.data, data):
                 await call_backend_method(context, self.snapshots.save, each)
+        await record_write(context, self.files, target.path)
         await record_change(context, shown, self.files.root, found, compute_digest(data))
         expected = NO_FILE if found is None else found.digest
         try:

@@ -13,7 +13,7 @@ from typing import Final
 
 from perdure.core.error import ToolError
 
-MOST_CHARACTERS: Final = 1_000
+MOST_REGEX_CHARACTERS: Final = 1_000
 """The longest pattern."""
 _QUANTIFIER: Final = re.compile(r"\{\d{1,3}(?:,\d{0,3})?\}")
 _GROUP: Final = re.compile(r"\(\?(?::|P<[A-Za-z_]\w*>)", re.ASCII)
@@ -30,8 +30,8 @@ class PortableRegex:
     def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
         if not pattern:
             raise ToolError("the pattern is empty: give a regular expression, such as 'def \\w+'")
-        if len(pattern) > MOST_CHARACTERS:
-            raise ToolError(f"the pattern has {len(pattern):,} characters, and {MOST_CHARACTERS:,} are the most")
+        if len(pattern) > MOST_REGEX_CHARACTERS:
+            raise ToolError(f"the pattern has {len(pattern):,} characters, and {MOST_REGEX_CHARACTERS:,} are the most")
         rest = pattern.removeprefix("(?i)")
         self.ignore_case = ignore_case or rest != pattern
         """True if upper and lower case are not told apart."""

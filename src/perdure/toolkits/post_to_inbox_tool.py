@@ -5,7 +5,7 @@ from typing import Annotated
 from perdure.core.tool import ToolContext, tool
 
 
-@tool(credentials=False)
+@tool(sends=True, credentials=False)
 async def post_to_inbox(
     tag: Annotated[str, "What kind of thing it is: a short word that the one who answers knows."],
     request: Annotated[str, "What is asked for, so that it can be understood without this conversation."],

@@ -8,12 +8,13 @@ asked about. So are operands outside the folder, links that lead out of it, and 
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
 from perdure.core.command_target import CommandPart
-from perdure.files.secret_named_files import has_no_secrets
+from perdure.files.secret_named_files import has_no_secrets, take_last_name
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
 from .shell_backend import ReadInspectingShellBackend
@@ -28,6 +29,8 @@ class _Program(Struct, frozen=True, kw_only=True):
     """Letters of options with a value, as in `-n 5` or `-n5`."""
     long: frozenset[str] = frozenset()
     """Long options, written out; each may have a value after `=`."""
+    long_valued: frozenset[str] = frozenset()
+    """Those whose value may be the next word, of a program that reads the whole folder when it is given no file."""
     words: frozenset[str] = frozenset()
     """Words that begin with a dash and are no bundle of letters, such as `-name`."""
     operands: int = 10_000
@@ -103,6 +106,7 @@ _GREP: Final = _Program(
         " line-regexp max-count no-filename no-messages null only-matching perl-regexp quiet recursive regexp text"
         " with-filename word-regexp"
     ),
+    long_valued=_long("after-context before-context context exclude exclude-dir include max-count regexp"),
     has_pattern=True,
     has_number=True,
     recursive="rR",
@@ -180,6 +184,10 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
             "only-matching pcre2 pretty quiet regexp smart-case sort stats trim type type-not vimgrep "
             "with-filename word-regexp "
         ),
+        long_valued=_long(
+            "after-context before-context color context glob iglob max-columns max-count max-depth regexp sort type"
+            " type-not"
+        ),
         has_pattern=True,
         recursive="*",
         starts_here=True,
@@ -199,7 +207,7 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
     "tree": _Program(
         flags="adfhipsugDFNC",
         valued="LPI",
-        long=_long("dirsfirst gitignore noreport"),
+        long=_long("dirsfirst noreport"),
         shows_names=True,
         recursive="*",
         starts_here=True,
@@ -245,6 +253,8 @@ _GIT_SHOWING: Final = re.compile(r"-[a-zA-Z]*[pvi][a-zA-Z]*|--(?:patch|verbose|i
 _GIT_TYPES: Final = frozenset({"blob", "commit", "tag", "tree"})
 _STAGE: Final = re.compile(r"[0-3]:")
 """The stage of an entry of the index, as in `:0:src/x.py`."""
+_LINK_LETTERS: Final = {"du": "L", "egrep": "R", "fgrep": "R", "grep": "R", "ls": "L", "rg": "L"}
+"""The letter of the option with which a program follows links below a folder."""
 MOST_READ: Final = 2_000
 """The most files that a command is known to read; of one that reads more, only its folder is known."""
 
@@ -299,13 +309,21 @@ def explain_reading(commands: Sequence[tuple[str, ...]], rules: ReadingRules) ->
     place = _Place([start], (start, *map(os.path.realpath, rules.readable)), rules)
     parts: list[CommandPart] = []
     for words in commands:
-        if words[0] == "cd" and len(words) == 2 and _is_below(words[1], place):  # noqa: PLR2004 - cd and a folder
+        if _is_plain_cd(words) and _is_below(words[1], place):
             place.folders += [os.path.realpath(os.path.join(each, words[1])) for each in place.folders]
             parts.append(CommandPart(words, f"cd goes to a folder below {rules.root}", ()))
         else:
             is_silent, reads = _find_reads(words, place)
             parts.append(CommandPart(words, f"{_name_command(words)} only reads" if is_silent else "", reads))
     return parts
+
+
+def _is_plain_cd(words: Sequence[str]) -> bool:
+    """Return True if a command is `cd` with a folder that the shell takes for the same as the kernel.
+
+    After a link, `..` is another folder to the kernel than to bash, which only cuts off the last name.
+    """
+    return words[0] == "cd" and len(words) == 2 and ".." not in words[1].split("/")  # noqa: PLR2004 - cd and a folder
 
 
 def _name_command(words: Sequence[str]) -> str:
@@ -333,7 +351,7 @@ def _find_reads(words: Sequence[str], place: _Place) -> tuple[bool, tuple[str, .
         files = ["."]
     reads = _resolve_files(files, place, is_recursive=is_recursive)
     reads += _resolve_files([*filter(None, parsed.values)], place, is_recursive=False)
-    if not is_recursive or program.shows_names:
+    if not is_recursive or (program.shows_names and not _follows_links(name, parsed)):
         return True, reads
     return _has_no_secrets(name, parsed, reads, place), reads
 
@@ -385,7 +403,7 @@ def _scan_folders(
             os.path.relpath(each, start).split("/") if each.rstrip("/") != start else (),
             hidden_paths=hidden_paths,
             skipped_names=[] if is_ripgrep else skipped,
-            skips_hidden=is_ripgrep and "u" not in parsed.letters and "--hidden" not in parsed.options,
+            shown_patterns=_list_shown_patterns(parsed) if is_ripgrep else None,
             follows_links=_follows_links(name, parsed),
         )
         for each in reads
@@ -393,11 +411,25 @@ def _scan_folders(
     )
 
 
+def _list_shown_patterns(parsed: _Words) -> list[str] | None:
+    """Return the patterns by which the options of ripgrep bring names that begin with a dot; `None` if all are."""
+    if "u" in parsed.letters or "--hidden" in parsed.options:
+        return None
+    found: list[str] = []
+    for word, following in pairwise([*parsed.options, ""]):
+        name, is_joined, value = word.partition("=")
+        if name in {"--glob", "--iglob"}:
+            found.append(value if is_joined else following)
+        elif not word.startswith("--") and "g" in word:
+            found.append(word.partition("g")[2] or following)
+    return [take_last_name(each) for each in found if not each.startswith("!")]
+
+
 def _follows_links(name: str, parsed: _Words) -> bool:
     """Return True if a command that reads whole folders reads what links in them lead to."""
-    if name == "rg":
-        return "L" in parsed.letters or "--follow" in parsed.options
-    return name == "diff" or "R" in parsed.letters or "--dereference-recursive" in parsed.options
+    if name == "find":
+        return any(each in {"-L", "-follow"} for each in parsed.options)
+    return name == "diff" or _LINK_LETTERS.get(name, "/") in parsed.letters
 
 
 def _find_git_reads(rest: Sequence[str], place: _Place) -> tuple[bool, tuple[str, ...] | None]:
@@ -413,6 +445,8 @@ def _find_git_reads(rest: Sequence[str], place: _Place) -> tuple[bool, tuple[str
         return False, unknown
     if command == "blame":
         return True, _resolve_files(parsed.operands, place, is_recursive=False)
+    if any(each in "SG" for each in parsed.letters):  # finds a text in contents that it does not show
+        return False, _everything(place)
     if not _shows_git_contents(command, parsed):
         return True, ()
     paths = _list_git_reads(command, parsed, place)
@@ -475,7 +509,7 @@ def _parse_words(program: _Program, rest: Sequence[str]) -> _Words | None:
         elif (value := _match_option(program, word)) is None:
             return None
         else:
-            is_value = value == "" and _takes_next(program, word)
+            is_value = word in program.long_valued or (value == "" and _takes_next(program, word))
             found.values.append(value)
             found.options.append(word)
             if not word.startswith("--") and word not in program.words:

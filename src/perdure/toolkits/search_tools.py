@@ -1,6 +1,6 @@
 """The tools `glob` and `grep`: find files by their paths, and lines by a regular expression."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from perdure.core.error import ToolError
@@ -12,17 +12,29 @@ from .file_backend import (
     FileReadBackend,
     FileRefused,
     build_early_path_check,
+    build_path_filter,
     call_backend_method,
     check_backend,
     get_permitted_path,
     may_show_path,
 )
-from .file_search_backend import MOST_RESULTS, GlobQuery, SearchBackend, SearchMatch, SearchQuery, SearchResult
+from .file_search_backend import (
+    MOST_RESULTS,
+    GlobQuery,
+    SearchBackend,
+    SearchMatch,
+    SearchQuery,
+    SearchResult,
+    SkippedPath,
+)
 from .glob_pattern import compile_glob
 from .portable_regex import PortableRegex
+from .text_origin import labelled_by_origin
 
 MOST_LINE_CHARACTERS: Final = 500
 """The most characters of a line that are returned."""
+_MOST_SKIPPED_NAMED: Final = 10
+"""The most files that are named as not shown; of the others, the number is."""
 MOST_CONTEXT_LINES: Final = 10
 """The most lines around a match that are returned."""
 
@@ -40,16 +52,16 @@ def glob_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
         """Find files by a pattern for their paths. Files that git ignores are left out."""
         compile_glob(pattern)
         try:
-            found = await call_backend_method(
-                context, search.find_files, get_permitted_path(context), GlobQuery(pattern)
-            )
+            query = GlobQuery(pattern, may_show=build_path_filter(context, files))
+            found = await call_backend_method(context, search.find_files, get_permitted_path(context), query)
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
-        paths = filter_shown_paths(context, files, found.paths)
+        paths = filter_shown_paths(context, files, [*found.paths, *[each.path for each in found.skipped]])
         more = [f"[more than {MOST_RESULTS} files: use a narrower pattern or path]"] if found.is_truncated else []
-        return "\n".join([*[each for each in found.paths if each in paths], *more]) or "(no files)"
+        lines = [*[each for each in found.paths if each in paths], *more] or ["(no files)"]
+        return "\n".join([*lines, *_format_skipped([each for each in found.skipped if each.path in paths])])
 
-    return before(glob, build_early_path_check(files, "searched", is_folder=True))
+    return before(labelled_by_origin(glob, files), build_early_path_check(files, "searched", is_folder=True))
 
 
 def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
@@ -71,16 +83,29 @@ def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
         if glob:
             compile_glob(glob)
         lines = max(0, min(context_lines, MOST_CONTEXT_LINES)) if output == "lines" else 0
-        query = SearchQuery(parsed.text, ignore_case=parsed.ignore_case, glob=glob, context_lines=lines)
+        query = SearchQuery(
+            parsed.text,
+            ignore_case=parsed.ignore_case,
+            glob=glob,
+            context_lines=lines,
+            counts_only=output != "lines",
+            may_show=build_path_filter(context, files),
+        )
         try:
             found = await call_backend_method(context, search.search_lines, get_permitted_path(context), query)
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
-        shown = filter_shown_paths(context, files, [each.path for each in found.matches])
-        kept = tuple([each for each in found.matches if each.path in shown])
-        return format_matches(SearchResult(kept, found.is_truncated), output)
+        parts = (found.matches, found.counts, found.skipped)
+        shown = filter_shown_paths(context, files, [each.path for part in parts for each in part])
+        kept = SearchResult(
+            tuple([each for each in found.matches if each.path in shown]),
+            found.is_truncated,
+            tuple([each for each in found.counts if each.path in shown]),
+            tuple([each for each in found.skipped if each.path in shown]),
+        )
+        return format_matches(kept, output)
 
-    return before(grep, build_early_path_check(files, "searched", is_folder=True))
+    return before(labelled_by_origin(grep, files), build_early_path_check(files, "searched", is_folder=True))
 
 
 def filter_shown_paths(context: ToolContext[Any], files: FileReadBackend, paths: Iterable[str]) -> set[str]:
@@ -91,15 +116,31 @@ def filter_shown_paths(context: ToolContext[Any], files: FileReadBackend, paths:
 def format_matches(found: SearchResult, output: str = "lines") -> str:
     """Format matches as text: the lines, the paths of the files, or the number of matches in each file."""
     if output == "lines":
-        shown = _format_lines(found.matches)
+        shown, kind = _format_lines(found.matches), "matches"
     else:
-        counts: dict[str, int] = {}
-        for each in found.matches:
-            counts[each.path] = counts.get(each.path, 0) + 1
+        counts = {each.path: each.count for each in found.counts} or _count_matches(found.matches)
         shown = [path if output == "files" else f"{path}:{count}" for path, count in counts.items()]
+        kind = "files" if found.counts else "matches"
     if found.is_truncated:
-        shown.append(f"[more than {MOST_RESULTS} matches: use a narrower pattern, path or glob]")
-    return "\n".join(shown) or "(no matches)"
+        shown.append(f"[more than {MOST_RESULTS} {kind}: use a narrower pattern, path or glob]")
+    return "\n".join([*(shown or ["(no matches)"]), *_format_skipped(found.skipped)])
+
+
+def _count_matches(matches: Sequence[SearchMatch]) -> dict[str, int]:
+    """Count the matches of each file, for a backend that returns lines although it was asked for counts."""
+    counts: dict[str, int] = {}
+    for each in matches:
+        counts[each.path] = counts.get(each.path, 0) + 1
+    return counts
+
+
+def _format_skipped(skipped: Sequence[SkippedPath]) -> list[str]:
+    """Return a line that names what was not searched."""
+    if not skipped:
+        return []
+    named = "; ".join([f"{each.path}: {each.reason}" for each in skipped[:_MOST_SKIPPED_NAMED]])
+    more = f"; and {len(skipped) - _MOST_SKIPPED_NAMED:,} more" if len(skipped) > _MOST_SKIPPED_NAMED else ""
+    return [f"[not shown: {named}{more}]"]
 
 
 def _format_lines(matches: tuple[SearchMatch, ...]) -> list[str]:
@@ -112,10 +153,16 @@ def _format_lines(matches: tuple[SearchMatch, ...]) -> list[str]:
         if with_context and before_it is not None and not follows:
             shown.append("--")
         mark = "-" if each.is_context else ":"
-        text = each.text if len(each.text) <= MOST_LINE_CHARACTERS else f"{each.text[:MOST_LINE_CHARACTERS]}…"
-        shown.append(f"{each.path}{mark}{each.line}{mark} {text}")
+        shown.append(f"{each.path}{mark}{each.line}{mark} {_shorten_line(each.text)}")
         before_it = each
     return shown
+
+
+def _shorten_line(text: str) -> str:
+    """Return a line, or its beginning and how long it is."""
+    if len(text) <= MOST_LINE_CHARACTERS:
+        return text
+    return f"{text[:MOST_LINE_CHARACTERS]}… [cut off: the line has {len(text):,} characters]"
 
 
 def _folder_target(files: FileReadBackend) -> Any:

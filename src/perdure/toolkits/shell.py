@@ -16,10 +16,12 @@ from perdure.core.error import ToolError
 from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
+from .command_change_recorder import CommandChangeRecorder
 from .command_line import split_command_line
-from .file_changing_command_records import record_command
+from .file_reads_and_changes import FileSnapshotBackend
 from .read_only_commands import ReadingRules, explain_reading
 from .shell_backend import Confinement, JobOutput, ReadInspectingShellBackend, ShellBackend, ShellCommand, ShellResult
+from .text_origin import labelled_by_origin, record_command
 
 TIMEOUT_SECONDS: Final = 120.0
 MOST_SECONDS: Final = 600.0
@@ -29,57 +31,93 @@ _MOST_WAIT_SECONDS: Final = 60.0
 _GRACE_SECONDS: Final = 10.0
 """Seconds that the tool has beyond the deadline of its command, to end it and to read its output."""
 _NOT_FOUND: Final = 127
+_CONFIGURES: Final = "The command can change files that other programs trust, such as AGENTS.md, CI and editor tasks."
+_REFUSALS: Final = "Read-only file system", "Device or resource busy"
+"""What programs say of a name that the sandbox keeps them from changing."""
+_REFUSED: Final = (
+    "[in the sandbox, .git, configuration and files that other programs trust, such as AGENTS.md, .github and .vscode, "
+    "are read-only: change the latter with the tool that writes files, or run the command with configure=true, which "
+    "the user is asked about]"
+)
 
 
 def shell_tools(
-    backend: ShellBackend, *, timeout_seconds: float = TIMEOUT_SECONDS, most_seconds: float = MOST_SECONDS
+    backend: ShellBackend,
+    *,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    most_seconds: float = MOST_SECONDS,
+    snapshots: FileSnapshotBackend | None = None,
 ) -> list[Tool[..., Any]]:
     """Return the tools `bash`, `bash_output` and `kill_shell`, which run command lines on a backend.
 
     Commands that only read below the working folder need no permission if the backend has a sandbox. All others, and
-    lines that cannot be taken apart, are asked about.
+    lines that cannot be taken apart, are asked about. With `snapshots`, what commands change in the working folder,
+    which has to be on this machine, is recorded, so that it can be undone.
     """
+    recorder = CommandChangeRecorder(backend.root, snapshots, is_confined=bool(backend.confinement.sandbox))
     confinement, default_seconds = backend.confinement, timeout_seconds
-    job_labels = list_trust_labels(confinement)
+    can_ask_for_network = bool(confinement.sandbox) and not confinement.network
+    online = msgspec.structs.replace(confinement, network=True)
+    online_jobs: set[str] = set()
 
     def target(arguments: Mapping[str, Any]) -> CommandTarget:
-        return parse_command_target(str(arguments["command"]), backend)
+        return parse_command_target(
+            str(arguments["command"]),
+            backend,
+            network=can_ask_for_network and arguments.get("network") is True,
+            configures=bool(confinement.sandbox) and arguments.get("configure") is True,
+        )
 
-    async def bash(
+    async def bash(  # noqa: PLR0917 - a model gives them by name
         command: Annotated[str, "The command line"],  # noqa: ARG001 - what runs is the target that was checked
         context: ToolContext[Any],
         timeout_seconds: Annotated[float | None, "Seconds after which it is ended"] = None,
         background: Annotated[bool, "Start it, and return at once with the id of a job"] = False,  # noqa: FBT002
+        network: Annotated[bool, "Let it reach the network, which the user is asked about"] = False,  # noqa: ARG001, FBT002 - so is this
+        configure: Annotated[bool, "Let it change files like AGENTS.md, which the user is asked about"] = False,  # noqa: ARG001, FBT002 - and this
     ) -> ToolOutput:
         checked: CommandTarget = context.target
         usual, most = (MOST_BACKGROUND_SECONDS,) * 2 if background else (default_seconds, most_seconds)
         seconds = usual if timeout_seconds is None else check_timeout(timeout_seconds, most)
-        started = ShellCommand(argv=checked.argv, line="" if checked.argv else checked.text, timeout_seconds=seconds)
-        if not checked.reads_only:
-            await record_command(context, checked.text, backend.root)
-        if background:
-            job_id = await backend.start(started)
-            return ToolOutput(f"Started as {job_id}. See its output with bash_output, end it with kill_shell.")
-        return build_output(await backend.run(started), confinement, seconds)
+        started = ShellCommand(
+            argv=checked.argv,
+            line="" if checked.argv else checked.text,
+            timeout_seconds=seconds,
+            read_only=bool(checked.reads_only),
+            network=checked.network,
+            configures=checked.configures,
+        )
+        await record_command(context, backend, network=confinement.network or checked.network)
+        async with recorder.record(context, checked, is_background=background) as recorded:
+            if background:
+                job_id = await backend.start(started)
+                if checked.network:
+                    online_jobs.add(job_id)
+                return ToolOutput(f"Started as {job_id}. See its output with bash_output, end it with kill_shell.")
+            result = await backend.run(started)
+        return recorded.add_note(build_output(result, online if checked.network else confinement, seconds))
 
-    @tool(effect="read", labels=job_labels, name="bash_output")
+    def build_job_output(job_id: str, job: JobOutput) -> ToolOutput:
+        labels = list_trust_labels(online if job_id in online_jobs else confinement)
+        return ToolOutput(format_job_output(job), labels=labels)
+
+    @tool(effect="read", name="bash_output")
     async def bash_output(
         job_id: str, wait_seconds: Annotated[float, "Wait up to this long for it to end; at most 60"] = 0.0
-    ) -> str:
+    ) -> ToolOutput:
         """Return what a background command has written since the last look, and its exit code once it has ended."""
-        return format_job_output(
-            await backend.poll(job_id, wait_seconds=min(max(0.0, wait_seconds), _MOST_WAIT_SECONDS))
-        )
+        seconds = min(max(0.0, wait_seconds), _MOST_WAIT_SECONDS)
+        return build_job_output(job_id, await backend.poll(job_id, wait_seconds=seconds))
 
-    @tool(effect="idempotent", labels=job_labels, name="kill_shell")
-    async def kill_shell(job_id: str) -> str:
+    @tool(effect="idempotent", name="kill_shell")
+    async def kill_shell(job_id: str) -> ToolOutput:
         """End a background command and everything that it started."""
-        return format_job_output(await backend.stop(job_id))
+        return build_job_output(job_id, await backend.stop(job_id))
 
     made = tool(
         bash,
         name="bash",
-        description=f"Run a command line in bash. {describe_confinement(confinement)}",
+        description=f"Run a command line in bash. {describe_confinement(confinement)}{recorder.description}",
         permission=_needs_permission(target),
         action="run",
         target=target,
@@ -89,16 +127,23 @@ def shell_tools(
         timeout_seconds=most_seconds + _GRACE_SECONDS,
         prompt="Give bash one purpose per call; commands that only read run without asking.",
     )
-    return [made, bash_output, kill_shell]
+    return [labelled_by_origin(each, backend) for each in (made, bash_output, kill_shell)]
 
 
 def exec_tool(
-    backend: ShellBackend, programs: Sequence[str], *, timeout_seconds: float = 30.0, most_seconds: float = MOST_SECONDS
+    backend: ShellBackend,
+    programs: Sequence[str],
+    *,
+    timeout_seconds: float = 30.0,
+    most_seconds: float = MOST_SECONDS,
+    snapshots: FileSnapshotBackend | None = None,
 ) -> Tool[..., Any]:
     """Return the tool `shell_exec`, which runs one program without a shell.
 
-    `programs` are the only programs that it runs, by name; with an empty list it runs none.
+    `programs` are the only programs that it runs, by name; with an empty list it runs none. `snapshots` is as for
+    `shell_tools`.
     """
+    recorder = CommandChangeRecorder(backend.root, snapshots, is_confined=bool(backend.confinement.sandbox))
     if isinstance(programs, str):
         argument_checks.raise_config_error(
             "exec_tool", "programs", programs, "give a list of names, such as ['git', 'make']"
@@ -129,15 +174,23 @@ def exec_tool(
         if checked.argv[0] not in known:
             raise ToolError(f"{argv[0]!r} is not one of the programs that may be run: {listed}")
         seconds = check_timeout(timeout_seconds, most_seconds)
-        command = ShellCommand(argv=checked.argv, folder=folder, stdin=stdin, timeout_seconds=seconds)
-        if not checked.reads_only:
-            await record_command(context, checked.text, backend.root)
-        return build_output(await backend.run(command), confinement, seconds)
+        command = ShellCommand(
+            argv=checked.argv,
+            folder=folder,
+            stdin=stdin,
+            timeout_seconds=seconds,
+            read_only=bool(checked.reads_only),
+        )
+        await record_command(context, backend, network=confinement.network)
+        async with recorder.record(context, checked) as recorded:
+            result = await backend.run(command)
+        return recorded.add_note(build_output(result, confinement, seconds))
 
-    return tool(
+    made = tool(
         shell_exec,
         name="shell_exec",
-        description=f"Run one program without a shell: {listed}. {describe_confinement(confinement)}",
+        description=f"Run one program without a shell: {listed}. "
+        f"{describe_confinement(confinement)}{recorder.description}",
         permission=_needs_permission(target),
         action="exec",
         target=target,
@@ -146,18 +199,33 @@ def exec_tool(
         sends=confinement.network,
         timeout_seconds=most_seconds + _GRACE_SECONDS,
     )
+    return labelled_by_origin(made, backend)
 
 
-def parse_command_target(command: str, backend: ShellBackend) -> CommandTarget:
+def parse_command_target(
+    command: str, backend: ShellBackend, *, network: bool = False, configures: bool = False
+) -> CommandTarget:
     """Parse a command line into the target of permission rules: the argv of a simple command, and all simple commands.
 
-    It has no parts if the line cannot be split with certainty.
+    It has no parts if the line cannot be split with certainty. With `network` or `configures`, no part of it only
+    reads.
     """
     simple = CommandTarget.of(command)
     commands = split_command_line(command)
     parts = () if commands is None else _explain_parts(commands, backend)
+    confinement = backend.confinement
+    if network or configures:
+        parts = tuple([msgspec.structs.replace(each, reads_only="") for each in parts])
+    if network:
+        confinement = msgspec.structs.replace(confinement, network=True)
+    notes = [describe_risk(confinement), _CONFIGURES if configures else ""]
     return msgspec.structs.replace(
-        simple, parts=parts, note=describe_risk(backend.confinement), root=os.path.realpath(backend.root)
+        simple,
+        parts=parts,
+        note=" ".join([each for each in notes if each]),
+        root=os.path.realpath(backend.root),
+        network=network,
+        configures=configures,
     )
 
 
@@ -186,8 +254,13 @@ def describe_confinement(confinement: Confinement) -> str:
     """
     if not confinement.sandbox:
         return "There is no sandbox: every command asks the user."
-    network = "with network access" if confinement.network else "without network access"
-    return f"Commands run in a sandbox {network} and can write only below the working folder and /tmp."
+    network = "has network access" if confinement.network else "has no network access (a call can ask for it)"
+    return (
+        f"Commands run in a sandbox, which {network}. They can write below the working folder, in /tmp and in an empty "
+        "home; not to .git or to configuration such as perdure.toml, nor, unless a call asks for it, to files that "
+        "other programs trust, such as AGENTS.md, .github and .vscode. Files with secrets are hidden, and what is "
+        "written outside of the working folder is lost when the command ends."
+    )
 
 
 def describe_risk(confinement: Confinement) -> str:
@@ -219,7 +292,10 @@ def build_output(result: ShellResult, confinement: Confinement, seconds: float) 
         "output": "[it wrote too much: it was ended]",
         "exit": f"[exit code: {result.exit_code}]" if result.exit_code else "",
     }
-    pieces = [stdout.rstrip("\n"), f"[stderr]\n{stderr.rstrip()}" if stderr else "", ends[result.ending]]
+    note = f"[{result.note}]" if result.note else ""
+    is_refused = bool(confinement.sandbox) and any(each in stderr for each in _REFUSALS)
+    refused = _REFUSED if is_refused else ""
+    pieces = [stdout.rstrip("\n"), f"[stderr]\n{stderr.rstrip()}" if stderr else "", ends[result.ending], refused, note]
     text = "\n".join([each for each in pieces if each]) or "(no output)"
     return ToolOutput(text, is_error=result.is_error, labels=list_trust_labels(confinement))
 
@@ -238,4 +314,5 @@ def format_job_output(job: JobOutput) -> str:
     ends = {"timeout": "[at its deadline]", "stopped": "[it was stopped]", "output": "[it wrote too much]"}
     ended = ends.get(job.ending, "") if job.exit_code is not None else ""
     stderr = f"[stderr]\n{job.stderr.rstrip()}" if job.stderr else ""
-    return "\n".join([each for each in (job.stdout.rstrip("\n"), stderr, state, ended) if each])
+    note = f"[{job.note}]" if job.note else ""
+    return "\n".join([each for each in (job.stdout.rstrip("\n"), stderr, state, ended, note) if each])

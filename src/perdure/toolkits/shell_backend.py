@@ -24,6 +24,14 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     """The text on standard input; empty for none."""
     timeout_seconds: float = 120.0
     """After this long the command and everything that it started is ended."""
+    read_only: bool = False
+    """True for a command that nobody was asked about, because it only reads: the sandbox then lets it write nothing."""
+
+    network: bool = False
+    """True for a command that may reach the network, though others may not."""
+
+    configures: bool = False
+    """True for a command that may change files which other programs trust, such as AGENTS.md and those of CI."""
 
     def __post_init__(self) -> None:
         if bool(self.argv) == bool(self.line):
@@ -67,6 +75,8 @@ class ShellResult(Struct, frozen=True, kw_only=True):
     """Why the command ended."""
     seconds: float = 0.0
     """How long it ran."""
+    note: str = ""
+    """What else the model should know, such as that a commit could not be taken over; or empty."""
 
     @property
     def is_error(self) -> bool:
@@ -84,6 +94,8 @@ class JobOutput(Struct, frozen=True, kw_only=True):
     """The exit code; `None` while it runs."""
     ending: ShellEnding = "exit"
     """Why it ended, if it has."""
+    note: str = ""
+    """As in `ShellResult`."""
 
 
 class Confinement(Struct, frozen=True, kw_only=True):

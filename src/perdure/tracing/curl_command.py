@@ -1,4 +1,7 @@
-"""Turn a traced HTTP request into a curl command that sends it again; the API key is an environment variable."""
+"""Turn a traced HTTP request into a curl command that sends it again; the API key is an environment variable.
+
+A trace may come from somebody else: nothing in it is an option of curl, or the name of a file that curl reads.
+"""
 
 import re
 import shlex
@@ -14,6 +17,8 @@ from perdure.net.tap import MASK, TappedRequest, mask_headers, mask_url
 from .trace_entry import RawRequest
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
+_WEB_ADDRESS: Final = re.compile(r"https?://", re.IGNORECASE).match
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 _SKIPPED: Final = frozenset({"host", "content-length", "accept-encoding", "connection", "user-agent"})
 
 
@@ -56,12 +61,13 @@ def to_curl(
 
 
 def _join_command(url: str, headers: Mapping[str, str], body: str, variable: str) -> str:
-    lines = [f"curl -N {_quote(url, variable)}"]
+    address = url if _WEB_ADDRESS(url) else f"http://{url.lstrip('-')}"
+    lines = [f"curl -N {_quote(address, variable)}"]
     for name, text in headers.items():
-        if name.lower() not in _SKIPPED:
+        if name.lower() not in _SKIPPED and _HEADER(name) and text.isprintable():
             is_bearer = name.lower() == "authorization" and text == MASK
             lines.append(f"-H {_quote(f'{name}: Bearer {MASK}' if is_bearer else f'{name}: {text}', variable)}")
-    lines.append(f"--data-binary {shlex.quote(body)}")
+    lines.append(f"--data-raw {shlex.quote(body)}")  # of --data-binary '@…' the rest is a file
     return " \\\n  ".join(lines)
 
 

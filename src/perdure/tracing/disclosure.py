@@ -49,7 +49,7 @@ def build_disclosure(
     for turn in turns:
         last, last_shown = before.get(turn.path, (None, None))
         snapshot = shown.get(id(turn))
-        steps.append(_build_step(turn, snapshot, last, last_shown, turn.requested_at - started_at))
+        steps.append(_build_disclosure_step(turn, snapshot, last, last_shown, turn.requested_at - started_at))
         before[turn.path] = (turn, snapshot or last_shown)
     return steps
 
@@ -71,7 +71,7 @@ def match_snapshots(
     return found
 
 
-def _build_step(
+def _build_disclosure_step(
     turn: TracedTurn,
     shown: RequestSnapshot | None,
     last: TracedTurn | None,

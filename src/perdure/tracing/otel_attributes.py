@@ -22,6 +22,7 @@ SCHEMA_URLS: Final[Mapping[str, str]] = {
 
 PROVIDERS: Final[Mapping[str, str]] = {
     "azure": "azure.ai.openai",
+    "azure-responses": "azure.ai.openai",
     "bedrock": "aws.bedrock",
     "codex": "openai",
     "gemini": "gcp.gemini",

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.core.error import ConfigError, SessionNotFound
 from perdure.core.event import Entry, Event, ModelRequested, RunStarted, SessionOpened
+from perdure.core.reserved_session_ids import check_not_reserved
 from perdure.core.store import Store
 from perdure.core.thread_safe_msgspec import convert
 
@@ -186,6 +187,7 @@ async def trace_session(store: Store, session_id: str) -> Trace:
     It has everything that the log has: no retries, failovers, progress, raw requests or instructions, as they are not
     stored. A `Tracer` collects them while a run is in progress.
     """
+    check_not_reserved(session_id, store)
     entries = await store.read(session_id)
     if not entries:
         raise SessionNotFound(f"there is no session {session_id!r} to trace: store.list() lists them")

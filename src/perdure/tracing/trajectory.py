@@ -42,10 +42,10 @@ class TrajectoryStep(Struct, frozen=True, kw_only=True):
 def build_trajectory(runs: list[TracedRun]) -> list[TrajectoryStep]:
     """Return the turns of all runs in a tree of runs as a trajectory, in the order of their requests."""
     turns = [turn for run in flatten_runs(runs) for turn in run.turns]
-    return [_build_step(turn) for turn in sorted(turns, key=lambda turn: turn.requested_at)]
+    return [_build_trajectory_step(turn) for turn in sorted(turns, key=lambda turn: turn.requested_at)]
 
 
-def _build_step(turn: TracedTurn) -> TrajectoryStep:
+def _build_trajectory_step(turn: TracedTurn) -> TrajectoryStep:
     return TrajectoryStep(
         turn=turn.turn,
         run_id=turn.run_id,

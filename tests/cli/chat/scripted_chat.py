@@ -2,7 +2,7 @@
 
 A reply is an object: `text`, `calls` (pairs of a name and arguments), and `until`, a file for which it waits after its
 text. The number of earlier replies in the request chooses the reply, so that a process that goes on after another
-continues the script. `{steered}` in a text stands for the last message of the user.
+continues the script. `{steered}` in a text stands for the last message of the user, `{said}` for all of them.
 """
 
 import asyncio
@@ -40,7 +40,9 @@ class Model:
         replies = read_script()
         reply = replies[min(done, len(replies) - 1)]
         said = [each.text for each in request.messages if each.role == "user"]
-        for piece in reply.get("text", "").replace("{steered}", said[-1]).split("|"):
+        for piece in (
+            reply.get("text", "").replace("{steered}", said[-1]).replace("{said}", " / ".join(said)).split("|")
+        ):
             yield TextDelta(piece)
             await asyncio.sleep(0)
         while not is_released(reply):  # noqa: ASYNC110 - another process makes the file

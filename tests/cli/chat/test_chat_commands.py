@@ -370,27 +370,41 @@ async def test_what_was_restored_and_what_was_not_is_noted(chat, monkeypatch, co
     ]
 
     class History:
-        async def undo(self):
+        async def undo(self, *, overwrite):
+            asked.append(overwrite)
             return done
 
-        async def redo(self):
+        async def redo(self, *, overwrite):
+            asked.append(overwrite)
             return done
 
     async def list_commands(history, files):
         assert isinstance(history, History)
         assert files == done
-        return [SimpleNamespace(line="make\nall"), SimpleNamespace(line="rm x")]
+        return [
+            SimpleNamespace(line="make\nall", not_recorded=("it ran in the background",)),
+            SimpleNamespace(line="rm x", not_recorded=("x (git ignores it)", "y")),
+        ]
 
+    asked: list[bool] = []
     monkeypatch.setattr(chat_commands, "open_file_history", lambda *_: History())
     monkeypatch.setattr(chat_commands, "list_commands_since", list_commands)
-    left = ["make␊all", "rm x"] if restored else []
+    left = [
+        "- cannot be undone: make␊all  (not recorded: it ran in the background)",
+        "- cannot be undone: rm x  (not recorded: x (git ignores it); y)",
+    ]
+    left = left if restored else []
     assert await chat.type(command) == [
         "- restored  a.txt",
         "- conflict  b␊.txt: others changed it",
-        *[f"- not undone, a command that may have changed files: {line}" for line in left],
+        f"- {command} overwrite restores files that others have changed too; what was there is kept",
+        *left,
     ]
+    done = [RestoredFile(path=f"{number}.txt", status="restored", digest="") for number in range(60)]
+    shown = await chat.type(f"{command} overwrite")
+    assert (shown[49], shown[50], len(shown)) == ("- restored  49.txt", "- and 10 more files", 51 + len(left))
     done = []
-    assert await chat.type(command) == [
-        f"- there is nothing to {command[1:]}",
-        *[f"- not undone, a command that may have changed files: {line}" for line in left],
-    ]
+    assert await chat.type(command) == [f"- there is nothing to {command[1:]}", *left]
+    assert asked == [False, True, False]
+    with pytest.raises(UsageError, match="give nothing, or: "):
+        await chat.type(f"{command} all")

@@ -1,5 +1,7 @@
 """The conversation of a chat: what is sent, steered, cancelled and resumed, and every note about how a run ended."""
 
+import asyncio
+
 import pytest
 
 from perdure import Agent
@@ -14,7 +16,7 @@ from perdure.core.outcome import Outcome
 from perdure.shutdown import Shutdown
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, pause
-from tests.doubles import Held, crashed, kind
+from tests.doubles import SECONDS, Held, crashed, kind, rounds
 
 ASKED = QuestionAsked("q", "slot")
 
@@ -284,3 +286,55 @@ async def test_how_a_run_ended_is_noted(monkeypatch, outcome, notes):
         await chat.conversation.send("Hi")
         await chat.conversation.wait()
     assert chat.notes == notes
+
+
+async def test_a_prompt_that_is_typed_while_a_cancelled_run_ends_begins_a_run_of_its_own():
+    held = Held(abortable=False)
+    async with Chat(call("held"), "Hello.", tools=[held.tool]) as chat:
+        conversation = chat.conversation
+        await conversation.send("Go.")
+        await held.started.wait()
+        assert await conversation.send("Use blue.")
+        assert conversation.can_be_steered
+        assert await conversation.cancel()
+        assert conversation.is_running
+        assert not conversation.can_be_steered
+        sending = asyncio.ensure_future(conversation.send("What now?"))
+        await rounds()
+        held.released.set()
+        assert await asyncio.wait_for(sending, SECONDS) is False
+        await conversation.wait()
+        said = [text for role, text in await chat.texts() if role == "user"]
+        assert said == ["Go.", "Use blue.", "What now?"]
+        assert (await chat.texts())[-1] == ("assistant", "Hello.")
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_prompts_that_are_typed_one_after_the_other_keep_their_order(is_cancelled):
+    held = Held(abortable=False)
+    async with Chat(call("held"), "Hello.", "Aye.", tools=[held.tool]) as chat:
+        conversation = chat.conversation
+        if is_cancelled:
+            await conversation.send("Go.")
+            await held.started.wait()
+            await conversation.cancel()
+        typed = ("What now?", "And then?", "And last?")
+        sending = [asyncio.ensure_future(conversation.send(each)) for each in typed]
+        await rounds()
+        held.released.set()
+        await asyncio.wait_for(asyncio.gather(*sending), SECONDS)
+        while conversation.is_running:
+            await conversation.wait()
+        said = [text for role, text in await chat.texts() if role == "user"]
+        assert said == [*(["Go."] if is_cancelled else []), *typed]
+
+
+async def test_a_run_that_is_cancelled_before_it_has_begun_is_cancelled():
+    held = Held()
+    async with Chat(call("held"), "Hello.", tools=[held.tool]) as chat:
+        await chat.conversation.send("Go.")
+        is_cancelled = await chat.conversation.cancel()
+        held.released.set()
+        await chat.conversation.wait()
+        assert is_cancelled
+        assert [text for role, text in await chat.texts() if role == "assistant" and text] == []

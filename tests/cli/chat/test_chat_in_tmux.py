@@ -102,6 +102,36 @@ def test_escape_cancels_and_keeps_the_partial_turn(chat):
     assert "The first half, and" in seen
 
 
+def test_what_was_typed_before_escape_comes_before_the_next_prompt(chat):
+    chat.script({"text": "I begin.", "until": "/never"}, {"text": "You said: {said}"})
+    terminal = chat.start()
+    terminal.await_screen("ready")
+    terminal.type("Go.")
+    terminal.press("Enter")
+    terminal.await_screen("I begin.", "waiting for the model")
+    terminal.type("Use blue.")
+    terminal.press("Enter")
+    terminal.await_screen("the model gets it before its next turn")
+    terminal.press("Escape")
+    terminal.await_screen("cancelled", "ready |")
+    terminal.type("What now?")
+    terminal.press("Enter")
+    terminal.await_screen("You said: Go. / Use blue. / What now?", "ready |")
+
+
+@pytest.mark.packages("mcp")
+def test_what_cannot_be_used_is_said_before_the_first_prompt(chat):
+    chat.script({"text": "Hello."})
+    chat.home.mkdir()
+    (chat.home / "mcp.json").write_text('{"mcpServers": {"ghost": {"command": "no-such-program"}}}')
+    terminal = chat.start("--context", "--allow", "wirte_text", columns=200)
+    terminal.await_screen("ready")
+    said = terminal.history()
+    assert "warning: the tools of an MCP server cannot be used: MCP server 'ghost'" in said
+    assert "warning: the rule allow('wirte_text') matches no tool of this agent: did you mean 'write_text'?" in said
+    assert said.index("warning: the rule") < said.index("type a prompt")
+
+
 @shows("glue", "package cmd/glue/tui")
 def test_a_killed_chat_goes_on_with_its_run_and_its_question(chat):
     chat.script({"calls": [["write_text", {"path": "new.txt", "text": "hello\n"}]]}, {"text": "Written."})
@@ -333,6 +363,9 @@ def test_every_command_says_what_it_does(chat):
     (chat.project / "roles" / "mate.md").write_text("---\nname: mate\ndescription: Knows the ship.\n---\nBe brief.\n")
     chat.script({"text": "First."}, {"text": "Second."})
     terminal = chat.start("--session", "plan", rows=60)
+    terminal.await_screen("Do you trust the files in this folder?")
+    terminal.type("y")
+    terminal.press("Enter")
     terminal.await_screen("ready")
     terminal.type("Begin.")
     terminal.press("Enter")

@@ -506,7 +506,8 @@ async def test_a_change_of_a_file_is_shown_as_a_diff(folder):
         call("edit", path="notes.txt", old_string="gone", new_string="x"),
         "Done.",
     ]
-    async with opened(*replies, store=store, extensions=[build_coding_extension(".", store)], yes=True) as chat:
+    coding = build_coding_extension(".", store, trusted=True)
+    async with opened(*replies, store=store, extensions=[coding], yes=True) as chat:
         seen = await chat.type("Go.\r", "Done.", "ready |")
         assert seen[5:-4] == [
             "",
@@ -526,7 +527,8 @@ async def test_a_change_of_a_file_is_shown_as_a_diff(folder):
         ]
         await chat.type("/undo\r", "- restored  notes.txt")
     store = "memory:"
-    async with opened(*replies, store=store, extensions=[build_coding_extension(".", store)], yes=True) as chat:
+    coding = build_coding_extension(".", store, trusted=True)
+    async with opened(*replies, store=store, extensions=[coding], yes=True) as chat:
         seen = await chat.type("Go.\r", "Done.", "ready |")
         assert "--- a/notes.txt" not in seen
 

@@ -65,7 +65,7 @@ async def test_a_gate_decides_about_all_calls_of_a_reply_with_their_final_argume
     ((first, second),) = asked
     assert isinstance(first, PermissionRequest)
     assert (first.tool, first.action, first.target, first.session_id) == ("save", "write", "a", "oslo")
-    assert (first.arguments, second.arguments) == ({"path": "a", "text": "x"}, {"path": "b"})
+    assert (first.arguments, second.arguments) == ({"path": "a", "text": "x"}, {"path": "b", "text": ""})
     assert first.arguments_hash != second.arguments_hash
     assert [each.is_error for each in results] == [False, True]
     assert results[0].text == "saved a"
@@ -188,5 +188,5 @@ async def test_a_gate_sees_arguments_as_hooks_have_left_them():
     hooked = before(save, lambda _call, arguments: {**arguments, "path": "tmp/" + arguments["path"]})
     model = ScriptedModel(call("save", path="a"), "Done.")
     outcome = await Agent(model, tools=[hooked], permission=gate).run("Save.")
-    assert [(each.target, dict(each.arguments)) for each in asked] == [("tmp/a", {"path": "tmp/a"})]
+    assert [(each.target, dict(each.arguments)) for each in asked] == [("tmp/a", {"path": "tmp/a", "text": ""})]
     assert outcome.messages[2].tool_results[0].text == "saved tmp/a"

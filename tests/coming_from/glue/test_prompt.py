@@ -77,7 +77,7 @@ async def test_a_writer_that_fails_does_not_affect_the_run():
 
 
 @shows("glue", "WithMaxTurns", "WithModel", "WithSystemPrompt", "WithProviderOptions", "WithTools", "WithPermission")
-async def test_options_of_one_run_replace_those_of_the_agent_and_are_gone_afterwards(monkeypatch):
+async def test_options_of_one_run_change_those_of_the_agent_and_are_gone_afterwards(monkeypatch):
     monkeypatch.setattr(models, "_factories", {})
     other = ScriptedModel(call("book", room="7"), "Booked.", call("book", room="8"), "Pity.")
     models.register("house", lambda _name: other)
@@ -99,11 +99,12 @@ async def test_options_of_one_run_replace_those_of_the_agent_and_are_gone_afterw
         tools=[book],
         settings=Settings(temperature=0.0),
         permission=allow_all,
+        narrow_permission=False,
     )
     assert outcome.messages[2].tool_results[0].text == "booked 7"
     first = other.requests[0]
     assert (first.instructions, [each.name for each in first.tools]) == ("Be long.", ["book"])
-    assert (first.settings.temperature, first.settings.seed) == (0.0, None)
+    assert (first.settings.temperature, first.settings.seed) == (0.0, 7)
     short = await session.run("Again.", model=other, tools=[book], permission=None, limits=Limits(max_turns=1))
     assert (short.status, short.reason) == ("limit", "max_turns")
     assert "permission denied" in short.messages[-1].tool_results[0].text

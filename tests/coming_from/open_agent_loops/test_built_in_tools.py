@@ -9,7 +9,8 @@ from perdure.hosts import LocalFiles, LocalSearch, LocalShell
 from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, ScriptedWeb, call
 from perdure.testing.scripted_shell import ScriptedShell
 from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure.toolkits.browser_tools import browser_tools, format_browser_element, format_browser_snapshot
+from perdure.toolkits.browser_page_text import format_browser_element, format_browser_snapshot
+from perdure.toolkits.browser_tools import browser_tools
 from perdure.toolkits.code_execution_tool import code_execution_tool
 from perdure.toolkits.edit_ladder import TextEdit, apply_edit
 from perdure.toolkits.edit_tool import edit_tool
@@ -287,13 +288,13 @@ async def test_a_browser_is_navigated_clicked_and_typed_into():
     )
     outcome = await Agent(model, tools=browser_tools(browser), permission=allow_all).run("Find the oil lamp.")
     texts = [each.text for message in outcome.new_messages for each in message.tool_results]
-    assert texts[0] == 'Lamps — https://example.org/\n\n[e1] link "Oil"\n[e2] textbox "Search"'
+    assert texts[0] == '"Lamps" — https://example.org/\n\n[e1] link "Oil"\n[e2] textbox "Search"'
     assert '[e4] textbox "Search" = "oil"' in texts[1]
     assert texts[2].endswith("It burns.")
     element = BrowserElement("e1", "link", "Oil", "https://example.org/")
     frame = BrowserFrame("https://example.org/", format_browser_element(element), [element])
     snapshot = BrowserSnapshot("https://example.org/", "Lamps", [frame])
-    assert format_browser_snapshot(snapshot) == 'Lamps — https://example.org/\n\n[e1] link "Oil"'
+    assert format_browser_snapshot(snapshot) == '"Lamps" — https://example.org/\n\n[e1] link "Oil"'
     assert snapshot.elements == [element]
 
 

@@ -126,7 +126,7 @@ def test_its_owner_alone_can_read_the_file(ground, trust):
     assert entry["name"] == "rope"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"trusted": [{}]}', '{"trusted": "all"}', "\udcff", "x" * 100])
+@pytest.mark.parametrize("content", ["\n", "{", "[]", '{"trusted": [{}]}', '{"trusted": "all"}', "\udcff", "x" * 100])
 def test_a_file_that_cannot_be_understood_trusts_nothing(ground, trust, content):
     ground.skill("rope")
     trust.trust(ground.load(trust).untrusted[0])

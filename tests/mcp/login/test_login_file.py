@@ -77,7 +77,7 @@ def test_what_is_no_file_is_refused_and_closed(logins: LoginFile, make: Callable
     assert list_open_below(Path(logins.path).parent) == []
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"a": {"access_token": "one"}}', '{"a": '])
+@pytest.mark.parametrize("content", ["\n", "[]", '{"a": {"access_token": "one"}}', '{"a": '])
 def test_a_damaged_file_is_refused_without_its_content(logins: LoginFile, content: str) -> None:
     logins.store("a", LOGIN)
     Path(logins.path).write_text(content)

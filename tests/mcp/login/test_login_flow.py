@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
+from pydantic import AnyUrl
 
 from perdure import ConfigError
 from perdure.mcp.client import McpClient, McpError, StartAndLoginCallbacks
@@ -157,6 +158,7 @@ async def test_a_client_that_was_registered_before_is_used(logins):
         await log_in(named(url), logins, Browser(), seconds=SECONDS, port=0)
         known = next(iter(accounts.clients.values()))
         port = int(str(known.redirect_uris[0]).split(":")[2].split("/")[0])
+        known.redirect_uris = [AnyUrl(f"http://127.0.0.1:{port}/callback")]  # as a person registers it
         await log_in(named(url, "again"), logins, Browser(), client_id=known.client_id, port=port, seconds=SECONDS)
         assert len(accounts.clients) == 1
         assert set(logins.load()) == {"safe", "again"}
@@ -167,7 +169,6 @@ async def test_a_client_that_was_registered_before_is_used(logins):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda url: url.replace("state=", "state=x"), "another login"),
         (lambda url: url.replace("iss=http", "iss=https"), "another authorization server"),
         (lambda url: url.replace("code=", "none="), "no code"),
         (lambda url: url.replace("code=", "error=access_denied&none="), "refused: 'access_denied'"),
@@ -239,6 +240,10 @@ METADATA = "/.well-known/oauth-authorization-server"
         (METADATA, {"token_endpoint": "http://169.254.169.254/latest"}, "token endpoint cannot be used"),
         (METADATA, {"token_endpoint": "https://10.0.0.1/token"}, "token endpoint cannot be used"),
         (METADATA, {"registration_endpoint": "https://[fd00:ec2::254]/"}, "registration endpoint cannot be used"),
+        (METADATA, {"authorization_endpoint": "https://b.example/?redirect_uri=https://x"}, "parameter 'redirect_u"),
+        (METADATA, {"authorization_endpoint": "https://b.example/?a=1&client%5Fid="}, "the parameter 'client_id"),
+        (METADATA, {"authorization_endpoint": "https://b.example/?state=1"}, "b.example brings the parameter 'state"),
+        (METADATA, {"authorization_endpoint": "https://bank.example/a#"}, "brings a fragment"),
         (METADATA, {"issuer": "https://other.example"}, "that of another issuer"),
         (METADATA, {"code_challenge_methods_supported": ["plain"]}, "does not support PKCE"),
         (METADATA, {"code_challenge_methods_supported": "S256"}, "does not support PKCE"),
@@ -261,6 +266,15 @@ async def test_a_server_without_metadata_says_so(hostile, logins):
     hostile.documents.clear()
     with pytest.raises(LoginFailed, match="does not say how to log in"):
         await log_in(named(f"{hostile.base}/mcp"), logins, print, seconds=SECONDS)
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\r\nX-Evil: 1", "a\x00", "\u00fc", 7, None])
+async def test_a_token_that_is_no_text_for_a_header_is_refused(token, hostile, logins):
+    hostile.documents["/register"] = {"client_id": "c"}
+    hostile.documents["/token"] = {"access_token": token, "token_type": "bearer"}
+    with pytest.raises(LoginFailed, match="did not return a bearer token"):
+        await log_in(named(f"{hostile.base}/mcp"), logins, consenting([], code="x"), seconds=SECONDS)
+    assert logins.load() == {}
 
 
 async def test_a_document_about_the_client_is_preferred_to_a_registration(hostile, logins):
@@ -320,7 +334,7 @@ def test_a_file_that_others_can_read_or_that_is_damaged_is_not_used(logins, tmp_
 async def test_the_redirect_answers_only_what_it_waits_for():
     from perdure.mcp.login.loopback_redirect import LoopbackRedirect
 
-    async with LoopbackRedirect() as redirect, httpx2.AsyncClient(timeout=WAIT_SECONDS) as http:
+    async with LoopbackRedirect("1") as redirect, httpx2.AsyncClient(timeout=WAIT_SECONDS) as http:
         assert (await http.get(redirect.url + "x?state=1")).status_code == 404
         assert (await http.post(redirect.url + "?state=1")).status_code == 404
         assert (await http.get(redirect.url + "?state=1", headers={"Host": "evil.example"})).status_code == 421
@@ -372,6 +386,7 @@ async def refresh(logins, answer, status=200, login=STORED):
         ({"refresh_token": 7, "expires_in": "60"}, {}),
         ({"refresh_token": "", "expires_in": 0}, {}),
         ({"expires_in": -5, "scope": "more"}, {}),
+        ({"expires_in": 10**400}, {"expires_at": 1_000.0 + 315_360_000}),
     ],
 )
 async def test_a_refreshed_login_has_what_the_endpoint_says_and_keeps_the_rest(answer, changes, logins):
@@ -530,7 +545,6 @@ async def test_a_login_without_scopes_asks_for_none_and_stores_those_that_were_g
         (True, {"code": "x"}, "the answer comes from another authorization server: None"),
         (False, {"code": "x", "iss": "https://b.example"},
          "the answer comes from another authorization server: 'https://b.example'"),
-        (False, {"code": "x", "state": "y"}, "the answer belongs to another login: try again"),
         (False, {"error": "e" * 101, "error_description": "d" * 201},
          f"the login was refused: {'e' * 100!r} {'d' * 200!r}"),
         (False, {"error": "no", "code": "x"}, "the login was refused: 'no' ''"),
@@ -576,6 +590,14 @@ async def test_a_login_of_a_person_during_a_refresh_counts(status, answer, login
     endpoint: Any = TokenEndpoint(status, answer)
     assert await refresh_login("s", STORED, logins, endpoint, FakeClock(1_000.0)) == newer
     assert logins.get("s") == newer
+
+
+@pytest.mark.parametrize(("status", "answer"), [(200, {"access_token": "new", "token_type": "bearer"}),
+                                                (400, {"error": "invalid_grant"})])  # fmt: skip
+async def test_a_login_to_another_url_during_a_refresh_is_not_used_for_the_old_one(status, answer, logins):
+    logins.store("s", replace(STORED, url="https://other.example/mcp", access_token="of the other server"))
+    endpoint: Any = TokenEndpoint(status, answer)
+    assert await refresh_login("s", STORED, logins, endpoint, FakeClock(1_000.0)) is None
 
 
 async def test_the_redirect_of_a_login_is_on_a_free_port(hostile, logins):

@@ -38,7 +38,7 @@ def status_of(answer: bytes) -> str:
 
 
 async def test_the_first_answer_counts_and_the_browser_gets_a_page() -> None:
-    async with LoopbackRedirect() as redirect:
+    async with LoopbackRedirect("s") as redirect:
         assert redirect.url.startswith("http://127.0.0.1:")
         assert redirect.url.endswith("/callback")
         waiting: asyncio.Task[Mapping[str, str]] = asyncio.ensure_future(redirect.wait())
@@ -57,17 +57,21 @@ async def test_the_first_answer_counts_and_the_browser_gets_a_page() -> None:
 @pytest.mark.parametrize(
     ("target", "options", "status"),
     [
-        ("/callback?state=a", {"host": "127.0.0.1:1"}, "421 Misdirected Request"),
-        ("/callback?state=a", {"host": "evil.example"}, "421 Misdirected Request"),
-        ("/other?state=a", {}, "404 Not Found"),
-        ("/callback?state=a", {"method": "POST"}, "404 Not Found"),
+        ("/callback?state=s", {"host": "127.0.0.1:1"}, "421 Misdirected Request"),
+        ("/callback?state=s", {"host": "evil.example"}, "421 Misdirected Request"),
+        ("/other?state=s", {}, "404 Not Found"),
+        ("/callback?state=s", {"method": "POST"}, "404 Not Found"),
         ("/callback?code=c", {}, "400 Bad Request"),
+        ("/callback?state=other&code=c", {}, "400 Bad Request"),
+        ("/callback?state=&code=c", {}, "400 Bad Request"),
+        ("/callback?state=%F0%9F%92%A5&code=c", {}, "400 Bad Request"),
+        ("/callback?state=s&state=s&code=c", {}, "400 Bad Request"),
         ("/callback?state=a&state=b", {}, "400 Bad Request"),
         ("", {}, "404 Not Found"),
     ],
 )
 async def test_what_is_no_answer_is_refused(target: str, options: dict[str, str], status: str) -> None:
-    async with LoopbackRedirect() as redirect:
+    async with LoopbackRedirect("s") as redirect:
         answer = await exchange(redirect, request(redirect, target, **options))
         assert status_of(answer) == status
         assert b"content-length: 0\r\n" in answer
@@ -77,13 +81,13 @@ async def test_what_is_no_answer_is_refused(target: str, options: dict[str, str]
 
 @pytest.mark.parametrize(("count", "status"), [(98, "200 OK"), (99, "400 Bad Request")])
 async def test_headers_have_a_limit(count: int, status: str) -> None:
-    async with LoopbackRedirect() as redirect:
+    async with LoopbackRedirect("s") as redirect:
         headers = [f"x-{number}: 1" for number in range(count)]
         assert status_of(await exchange(redirect, request(redirect, "/callback?state=s", *headers))) == status
 
 
 async def test_a_line_that_is_too_long_and_one_that_does_not_come_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with LoopbackRedirect() as redirect:
+    async with LoopbackRedirect("s") as redirect:
         long = await exchange(redirect, b"GET /" + b"x" * 20_000 + b"\r\n\r\n")
         assert status_of(long) == "400 Bad Request"
         monkeypatch.setattr(loopback_redirect, "_REQUEST_SECONDS", 0.01)
@@ -91,10 +95,10 @@ async def test_a_line_that_is_too_long_and_one_that_does_not_come_are_given_up(m
 
 
 async def test_a_port_can_be_chosen_and_nothing_listens_after_the_block() -> None:
-    async with LoopbackRedirect() as first:
+    async with LoopbackRedirect("s") as first:
         port = int(first.url.split(":")[2].partition("/")[0])
         with pytest.raises(OSError, match="in use"):
-            async with LoopbackRedirect(port):
+            async with LoopbackRedirect("s", port):
                 pass
         waiting = asyncio.ensure_future(first.wait())
         await asyncio.sleep(0)
@@ -102,13 +106,29 @@ async def test_a_port_can_be_chosen_and_nothing_listens_after_the_block() -> Non
         await waiting
     with pytest.raises(ConnectionRefusedError):
         await exchange(first, b"")
-    async with LoopbackRedirect(port) as second:
+    async with LoopbackRedirect("s", port) as second:
         assert second.url == f"http://127.0.0.1:{port}/callback"
 
 
 async def test_two_logins_at_once_have_ports_of_their_own() -> None:
-    async with LoopbackRedirect() as first, LoopbackRedirect() as second:
+    async with LoopbackRedirect("s") as first, LoopbackRedirect("s") as second:
         assert first.url != second.url
         assert status_of(await exchange(second, request(second, "/callback?state=s"))) == "200 OK"
         assert await second.wait() == {"state": "s"}
         assert status_of(await exchange(first, request(second, "/callback?state=s"))) == "421 Misdirected Request"
+
+
+async def test_answers_with_another_state_do_not_end_the_wait() -> None:
+    async with LoopbackRedirect("s") as redirect:
+        for state in ("x", "", "ss", "S"):
+            refused = await exchange(redirect, request(redirect, f"/callback?state={state}&code=forged"))
+            assert status_of(refused) == "400 Bad Request"
+        assert status_of(await exchange(redirect, request(redirect, "/callback?state=s&code=c"))) == "200 OK"
+        assert await redirect.wait() == {"state": "s", "code": "c"}
+
+
+async def test_a_login_can_have_a_path_of_its_own() -> None:
+    async with LoopbackRedirect("s", path="/callback/own") as redirect:
+        assert redirect.url.endswith("/callback/own")
+        assert status_of(await exchange(redirect, request(redirect, "/callback?state=s"))) == "404 Not Found"
+        assert status_of(await exchange(redirect, request(redirect, "/callback/own?state=s"))) == "200 OK"

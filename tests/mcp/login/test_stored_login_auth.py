@@ -99,7 +99,8 @@ async def test_a_token_that_was_refreshed_or_removed_meanwhile_is_not_refreshed(
 ) -> None:
     refreshes = Refreshes()
     monkeypatch.setattr(stored_login_auth, "refresh_login", refreshes)
-    for other, sent in ((replace(LOGIN, access_token="theirs"), ["Bearer theirs"]), (None, [])):
+    moved = replace(LOGIN, url="https://other.example/mcp", access_token="of the other server")
+    for other, sent in ((replace(LOGIN, access_token="theirs"), ["Bearer theirs"]), (None, []), (moved, [])):
         logins.store("s", LOGIN)
         flow = StoredLoginAuth(SERVER, logins).async_auth_flow(httpx2.Request("POST", URL))
         assert (await anext(flow)).headers["Authorization"] == "Bearer old"

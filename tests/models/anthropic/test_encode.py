@@ -294,6 +294,14 @@ def test_a_thought_at_the_end_of_a_reply_is_not_sent_back() -> None:
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
+def test_an_effort_in_extra_body_leaves_the_schema_of_the_answer() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    asked: dict[str, Any] = {"settings": {"extra_body": {"output_config": {"effort": "max"}}}}
+    config = body_of([user("Hello")], output=OutputSpec("n", schema), **asked)["output_config"]
+    assert (config["effort"], config["format"]["type"]) == ("max", "json_schema")
+    assert body_of([user("Hello")], **asked)["output_config"] == {"effort": "max"}
+
+
 def test_extra_body_wins_but_does_not_replace_the_conversation() -> None:
     body = body_of([user("Hello")], settings={"extra_body": {"max_tokens": 7, "metadata": {"user_id": "u"}}})
     assert (body["max_tokens"], body["metadata"]) == (7, {"user_id": "u"})

@@ -81,6 +81,23 @@ async def test_a_request_is_signed_with_the_keys_of_a_profile(monkeypatch: pytes
     assert headers["authorization"] == expected_signature(headers, "eu-west-1")
 
 
+@pytest.mark.parametrize("home", [".", "~"])
+async def test_a_repository_does_not_bring_a_program_that_gives_credentials(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
+) -> None:
+    """Without a home folder, botocore would take the working folder for one."""
+    for place in (tmp_path, tmp_path / "~"):
+        (place / ".aws").mkdir(parents=True)
+        (place / ".aws" / "config").write_text(f"[default]\ncredential_process = touch {tmp_path}/ran\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", home)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.delenv(name)
+    with pytest.raises(AuthFailed, match="AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID"):
+        await BedrockAuth().headers(URL, BODY)
+    assert not (tmp_path / "ran").exists()
+
+
 async def test_without_credentials_the_error_says_what_to_set() -> None:
     with pytest.raises(AuthFailed, match="AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID"):
         await BedrockAuth().headers(URL, BODY)

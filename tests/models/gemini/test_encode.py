@@ -10,7 +10,7 @@ from perdure.core.message import Message, Status, Text, Thinking, ToolCall, Tool
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
 from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.gemini import WIRE
-from perdure.models.gemini import message_encoding as contents_module
+from perdure.models.gemini.message_encoding import GeminiMessageEncoder
 from perdure.models.profile import Profile
 
 OLD = Profile(provider="google", model="gemini-2.5-flash", schema="gemini")
@@ -189,13 +189,13 @@ def test_a_model_that_spoke_last_is_asked_to_go_on():
 
 def test_a_message_is_encoded_once_for_each_way_to_encode_it(monkeypatch):
     encoded: list[Message] = []
-    of = contents_module.GeminiMessageEncoder.encode_message
+    of = GeminiMessageEncoder.encode_message
 
     def counted(self, message):
         encoded.append(message)
         return of(self, message)
 
-    monkeypatch.setattr(contents_module.GeminiMessageEncoder, "encode_message", counted)
+    monkeypatch.setattr(GeminiMessageEncoder, "encode_message", counted)
     memo = EncodingMemo()
     messages = [user("a"), Message("assistant", (Text("b", "S"),), "", "google", "gemini-2.5-flash"), user("c")]
     for echo in (True, True, False):

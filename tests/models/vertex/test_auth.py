@@ -70,6 +70,21 @@ async def test_a_token_that_is_given_is_sent_and_cannot_be_renewed(monkeypatch: 
     assert GoogleAuth().identity != auth.identity
 
 
+@pytest.mark.parametrize("home", [".", "~"])
+async def test_a_repository_does_not_bring_credentials(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
+) -> None:
+    """Without a home folder, Google's library would take the working folder for one."""
+    for place in (tmp_path, tmp_path / "~"):
+        (place / ".config" / "gcloud").mkdir(parents=True)
+        (place / ".config" / "gcloud" / "application_default_credentials.json").write_text("{}")
+    monkeypatch.delenv("CLOUDSDK_CONFIG")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", home)
+    with pytest.raises(AuthFailed, match="there is no home folder, and they are in the working folder; set HOME"):
+        await GoogleAuth().headers(URL, b"")
+
+
 async def test_a_function_is_asked_for_each_request_and_after_a_rejection() -> None:
     tokens = iter(["t1", "t2"])
     auth = GoogleAuth(token=lambda: next(tokens))

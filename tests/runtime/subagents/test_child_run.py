@@ -509,7 +509,7 @@ async def test_the_ledger_of_the_parent_is_the_childs_too():
 
 async def test_calls_of_subagents_count_as_calls():
     child = Agent(ScriptedModel("Child.", repeat_last=True), name="scout")
-    model = ScriptedModel(call("scout", task="One."), call("scout", task="Two."), "Top.")
+    model = ScriptedModel(*[call("scout", task=text) for text in ("One.", "Two.", "Three.")], "Top.")
     outcome = await parent_of(child, says=model, limits=Limits(max_tool_calls=1)).run("Go")
     assert (outcome.status, outcome.reason) == ("limit", "max_tool_calls")
 
@@ -739,7 +739,7 @@ async def test_the_question_of_a_permission_names_its_path():
 
 async def test_the_calls_of_a_child_are_counted_by_its_own_limit():
     def child_of(**limits: Any) -> Agent[Any]:
-        steps = (call("act", what="x"), call("act", what="y"), "Done.")
+        steps = (*[call("act", what=what) for what in "xyz"], "Done.")
         return Agent(following(*steps), name="child", tools=[act_tool([])], limits=Limits(**limits))
 
     def parent(child: Agent[Any], **limits: Any) -> Agent[Any]:

@@ -8,8 +8,8 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Outcome, Permissions, Session, UsageError, deny, later, tool
-from perdure.core.error import StoreError
+from perdure import Agent, ConfigError, Limits, Outcome, Permissions, Role, Session, UsageError, deny, later, tool
+from perdure.core.error import SessionBusy, StoreError
 from perdure.core.event import (
     Entry,
     InboxAdded,
@@ -26,20 +26,21 @@ from perdure.core.event import (
 from perdure.core.fold import fold_events
 from perdure.core.inbox import build_resolution_post
 from perdure.core.last_run_progress import GIVEN_BY_SETTING
-from perdure.core.message import Status
+from perdure.core.message import Status, Usage
 from perdure.core.model import Price
 from perdure.core.shared_budget import Budget
 from perdure.core.store import Lease, Post, Store
 from perdure.core.tool import ToolContext
 from perdure.interaction.display_content import PlainText
 from perdure.runtime.extension import Extension
+from perdure.runtime.run_ownership import find_task_giver
 from perdure.runtime.session_resumer import SessionResumer
 from perdure.runtime.subagents.background_agents import RESUME_PROMPT, BackgroundAgents
 from perdure.runtime.subagents.child_run import DEPTH_SETTING
 from perdure.runtime.subagents.delegation_tools import delegation, orchestrator
 from perdure.stores import open_store
 from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, WaitingStore, log_of, of, rounds, until
 from tests.runtime.subagents.family import act_tool, cancel_background_tasks, following, left_behind
 
@@ -100,7 +101,7 @@ async def test_an_agent_at_work_is_listed_as_running():
     async def look(context: ToolContext[Any]) -> str:
         """Looks at the others when the scout is at work."""
         await held.started.wait()
-        listed = await list_agents.call({}, context)
+        listed = (await list_agents.call({}, context)).content
         held.released.set()
         return str(listed)
 
@@ -684,12 +685,130 @@ async def test_a_task_whose_process_died_before_its_report_is_reported_by_the_ne
             session = agent.session("s")
             await session.run("Go")
             await session.wait_for_agents()
-    assert (await store.list_interrupted(), await store.posts("s")) == ([], [])
+    assert ([row.progress for row in await store.list_interrupted()], await store.posts("s")) == (["cut_off"], [])
     again = team_of("Told.", "Told again.", scout=scout, store=store).session("s")
     outcome = await (again.wake() if by == "wake" else again.run("And?"))
     assert outcome is not None
     assert sum(each.text.count("Response: It is x.") for each in outcome.messages) == 1
-    assert await again.wake() is None
+    assert (await again.wake(), await store.list_interrupted()) == (None, [])
+
+
+@pytest.mark.parametrize("kind", ["memory:", "file:", "sqlite:"])
+async def test_a_task_that_ended_as_its_process_died_is_reported_by_a_worker(kind, tmp_path, monkeypatch):
+    store = MemoryStore() if kind == "memory:" else open_store(f"{kind}{tmp_path / 'sessions'}")
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    with monkeypatch.context() as died:
+        died.setattr(BackgroundAgents, "_post_answer", AsyncMock())
+        async with asyncio.timeout(SECONDS), team_of(in_background(), "Given.", scout=scout, store=store) as agent:
+            await agent.session("s").run("Go")
+            await agent.session("s").wait_for_agents()
+    (row,) = await store.list_interrupted()
+    assert (row.session_id.partition("-")[0], row.progress) == ("s/scout", "cut_off")
+    assert "Response: It is x." in await told_by_worker(store)
+    assert await store.list_interrupted(include_posts=True) == []
+    await store.aclose()
+
+
+@pytest.mark.parametrize("kind", ["memory:", "file:", "sqlite:"])
+@pytest.mark.parametrize("by", ["worker", "run"])
+async def test_a_task_of_a_background_agent_whose_own_task_is_over_is_reported_to_the_session_above(
+    by, kind, tmp_path, monkeypatch
+):
+    def build(scout: Any, helper: Any, *replies: Any) -> Agent[Any]:
+        own = Agent(scout, name="scout", extensions=[delegation([Agent(helper, name="helper")])])
+        return team_of(*replies, scout=own, store=store)
+
+    store = MemoryStore() if kind == "memory:" else open_store(f"{kind}{tmp_path / 'sessions'}")
+    scouting = ScriptedModel(in_background(agent="helper"), "Seen.")
+    agent = build(scouting, ScriptedModel("It is x."), in_background(), "Given.")
+    with monkeypatch.context() as died:
+        died.setattr(BackgroundAgents, "_post_answer", lost := AsyncMock())
+        async with asyncio.timeout(SECONDS), agent:
+            await agent.session("s").run("Go")
+            await until(lambda: len({each.args[1].session_id for each in lost.await_args_list}) == 2)  # of both agents
+    told: list[str] = []
+
+    def listen(request: Any) -> str:
+        told.extend([each.text for each in request.messages if each.role == "user"])
+        return "Told."
+
+    again = build(ScriptedModel(), ScriptedModel(), *[listen] * 3)
+    async with asyncio.timeout(SECONDS), again:
+        if by == "run":
+            await again.session("s").run("And?")
+            while not all(f"Response: {each}" in "".join(told) for each in ("It is x.", "Seen.")):
+                await again.session("s").wake()  # an answer is passed on from log to log, while the session rests
+                await rounds()
+        else:
+            async with aclosing(again.attend_all(seconds=0.01)) as outcomes:
+                async for _ in outcomes:
+                    if "Response: It is x." in "".join(told):
+                        break
+    assert len({each for each in told if "Response: It is x." in each}) == 1
+    assert len({each for each in told if "Response: Seen." in each}) == 1
+    await store.aclose()
+
+
+@pytest.mark.parametrize("by", ["worker", "run"])
+async def test_a_report_that_was_posted_and_not_recorded_is_recorded_by_the_next_process(by, monkeypatch):
+    store, scout = MemoryStore(), Agent(ScriptedModel("It is x."), name="scout")
+    with monkeypatch.context() as died:
+        died.setattr("perdure.runtime.subagents.background_agents.record_task_end_report", AsyncMock())
+        async with asyncio.timeout(SECONDS), team_of(in_background(), "Given.", scout=scout, store=store) as agent:
+            await agent.session("s").run("Go")
+            await agent.session("s").wait_for_agents()
+            (row,) = await store.list_interrupted()
+            if by == "worker":
+                await agent.session("s").wake(model=ScriptedModel("Told."))
+    worker = team_of("Told.", scout=scout, store=store)
+    if by == "run":
+        outcome = await worker.session("s").run("And?")
+        assert sum(each.text.count("Response: It is x.") for each in outcome.messages) == 1
+    else:
+        assert await SessionResumer(worker, store, {}).attend(row.session_id) is None
+    assert await store.list_interrupted(include_posts=True) == []
+
+
+async def test_a_report_to_a_session_that_was_deleted_is_not_attempted_for_ever(monkeypatch):
+    store, scout = MemoryStore(), Agent(ScriptedModel("It is x."), name="scout")
+    with monkeypatch.context() as died:
+        died.setattr(BackgroundAgents, "_post_answer", AsyncMock())
+        async with asyncio.timeout(SECONDS), team_of(in_background(), "Given.", scout=scout, store=store) as agent:
+            await agent.session("s").run("Go")
+            await agent.session("s").wait_for_agents()
+    await store.delete("s")
+    (row,) = await store.list_interrupted()
+    assert await SessionResumer(team_of(scout=scout, store=store), store, {}).attend(row.session_id) is None
+    assert await store.list_interrupted(include_posts=True) == []
+
+
+async def test_a_report_that_cannot_be_recorded_now_is_recorded_later(monkeypatch):
+    store, scout = MemoryStore(), Agent(ScriptedModel("It is x."), name="scout")
+    with monkeypatch.context() as died:
+        died.setattr(BackgroundAgents, "_post_answer", AsyncMock())
+        async with asyncio.timeout(SECONDS), team_of(in_background(), "Given.", scout=scout, store=store) as agent:
+            await agent.session("s").run("Go")
+            await agent.session("s").wait_for_agents()
+    (row,) = await store.list_interrupted()
+    worker = team_of("Told.", scout=scout, store=store)
+    with monkeypatch.context() as busy:
+        busy.setattr(Session, "_append_events", AsyncMock(side_effect=SessionBusy("in use")))
+        assert await SessionResumer(worker, store, {}).attend(row.session_id) is not None
+    assert [each.session_id for each in await store.list_interrupted()] == [row.session_id]
+    assert await SessionResumer(worker, store, {}).attend(row.session_id) is None
+    assert await store.list_interrupted(include_posts=True) == []
+
+
+async def test_a_fork_of_the_session_of_a_background_agent_is_a_session_of_its_own():
+    store, scout = MemoryStore(), Agent(ScriptedModel("It is x.", "Again."), name="scout")
+    async with asyncio.timeout(SECONDS), team_of(in_background(), "Given.", scout=scout, store=store) as agent:
+        await agent.session("s").run("Go")
+        await agent.session("s").wait_for_agents()
+        (row,) = await store.list(prefix="s/")
+        fork = await scout.session(row.session_id, store=store).fork("mine")
+        assert (await fork.run("Once more")).text == "Again."
+    assert await store.list_interrupted() == []
+    assert find_task_giver(await fork.read_state(), "mine") == ""
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
@@ -794,6 +913,36 @@ async def test_gate_deps_and_budget_come_from_whoever_gave_the_task():
         each for each in fold_events(await log_of(session.store, child.session_id)).messages if each.role == "tool"
     ]
     assert [each.status for each in results.tool_results] == [Status.OK, Status.DENIED]
+
+
+@pytest.mark.parametrize("way", ["tool", "handoff", "role"])
+async def test_what_a_background_agent_passes_its_work_on_to_counts_in_the_budget_of_whoever_gave_the_task(way: str):
+    helper = Agent(ScriptedModel(Reply("Help.", usage=Usage(1_000, 200))), name="helper")
+    asks = {"tool": call("helper", task="Go."), "handoff": call("hand_over_to_helper"), "role": None}[way]
+    spoken = [Reply("", calls=(asks,), usage=Usage(100, 20))] if asks else []
+    scout = Agent(
+        ScriptedModel(*spoken, Reply("Seen.", usage=Usage(100, 20))),
+        name="scout",
+        tools=[helper.as_tool()] if way == "tool" else [],
+        handoffs=[helper] if way == "handoff" else [],
+        roles=[Role("guide", "Guide.", model="demo")],
+        role="guide" if way == "role" else "",
+    )
+    budget, store = Budget(token_budget=100_000), MemoryStore()
+    chief = Agent(
+        ScriptedModel(in_background(), "Given."),
+        name="chief",
+        extensions=[delegation([scout])],
+        store=store,
+        budget=budget,
+    )
+    async with asyncio.timeout(SECONDS), chief:
+        session = chief.session("s")
+        await session.run("Go")
+        await session.wait_for_agents()
+    sessions = [chief.session(row.session_id) for row in await store.list()]
+    assert len(sessions) == 2
+    assert budget.spent_tokens == sum([(await each.read_state()).usage.total_tokens for each in sessions])
 
 
 async def test_the_depth_is_counted_through_sessions():
@@ -958,7 +1107,7 @@ async def test_what_a_crash_cut_off_is_taken_up_and_told_once():
         lost = await died_with_the_child_cut_off(store, cut)
         session = restarted(lost, [])
         outcome = await session.run("How is it going?")
-        if cut < len(whole):  # else it was over, and is reported at once
+        if cut < len(whole) - 1:  # else it was over, and is reported at once
             outcome = await woken(session)
         assert sum("Response: It is x." in each.text for each in outcome.new_messages) == 1, cut
         events = await log_of(lost, "s")

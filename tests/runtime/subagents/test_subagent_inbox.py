@@ -1,7 +1,9 @@
 """Inbox items that a subagent's tool has added: their results reach the subagent, or else the agent above it, once."""
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -398,6 +400,38 @@ async def test_a_result_is_told_once_when_the_process_dies_while_it_is_passed_on
     await until_task_is_over(session)
     await session.run("Well?")
     assert await times_told(session) == 1
+
+
+@pytest.mark.parametrize("by", ["run", "wake", "attend", "attend_all"])
+async def test_a_result_whose_resolve_was_killed_before_it_was_passed_on_is_told_by_whoever_continues(by, monkeypatch):
+    store = MemoryStore()
+    session = background_session(wake=True, store=store)
+    await session.run("Go")
+    _, item = await until_inbox(session, 2)
+    await until_task_is_over(session)
+    while await session.wake() is not None:  # told of the end of the task
+        pass
+    with monkeypatch.context() as killed:
+        killed.setattr("perdure.runtime.late_background_agent_results.forward_late_inbox_results", AsyncMock())
+        assert await session.resolve(item.item_id, "built")
+    assert await times_told(session) == 0
+    agent = session.agent.replace(model=ScriptedModel("Thank you.", repeat_last=True))
+    again = agent.session("s")
+    async with asyncio.timeout(SECONDS):
+        match by:
+            case "run":
+                await again.run("Anything else?")
+            case "wake":
+                await again.wake()
+            case "attend":
+                async for _ in again.attend(seconds=0.001):
+                    break
+            case _:
+                async with aclosing(agent.attend_all(seconds=0.001)) as outcomes:
+                    async for _ in outcomes:
+                        break
+    assert await times_told(again) == 1
+    assert await store.list_interrupted(include_posts=True) == []
 
 
 async def test_the_result_of_an_item_that_nobody_knows_is_not_told():

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.cli.file_changes_and_undo import list_commands_since, open_file_history
+from perdure.cli.file_changes_and_undo import describe_untracked, list_commands_since, open_file_history
 from perdure.cli.session_choice import find_session, get_project_path, read_project, shorten_id
 from perdure.cli.terminal_output import to_one_line
 from perdure.cli.untrusted_text_frame import make_frame, quote_text
@@ -57,6 +57,7 @@ _COMMAND: Final = re.compile(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
 _ALIASES: Final = {"exit": "quit", "q": "quit"}
 _MOST_LISTED: Final = 10
 _MOST_SEARCHED: Final = 200
+_MOST_RESTORED: Final = 50
 _MAX_COPIED: Final = 100_000
 """Characters that are copied: terminals ignore longer clipboard sequences."""
 
@@ -250,22 +251,29 @@ class ChatCommands:
             return
         self._list({f"/{name}": skills.get(name).description for name in skills.names})
 
-    async def _do_undo(self, _: str) -> None:
-        await self._restore("undo")
+    async def _do_undo(self, given: str) -> None:
+        await self._restore("undo", given)
 
-    async def _do_redo(self, _: str) -> None:
-        await self._restore("redo")
+    async def _do_redo(self, given: str) -> None:
+        await self._restore("redo", given)
 
-    async def _restore(self, way: str) -> None:
+    async def _restore(self, way: str, given: str) -> None:
         self._require_idle()
+        if given not in {"", "overwrite"}:
+            raise UsageError(f"/{way} {given}: give nothing, or: /{way} overwrite")
         history = open_file_history(self._chat.session, self._chat.store)
-        done = await (history.undo() if way == "undo" else history.redo())
-        for each in done:
+        overwrite = given == "overwrite"
+        done = await (history.undo(overwrite=overwrite) if way == "undo" else history.redo(overwrite=overwrite))
+        for each in done[:_MOST_RESTORED]:
             self._note(to_one_line(f"{each.status}  {each.path}{f': {each.reason}' if each.reason else ''}"))
+        if len(done) > _MOST_RESTORED:
+            self._note(f"and {len(done) - _MOST_RESTORED:,} more files")
         if not done:
             self._note(f"there is nothing to {way}")
+        if any(each.status == "conflict" for each in done):
+            self._note(f"/{way} overwrite restores files that others have changed too; what was there is kept")
         for command in await list_commands_since(history, done) if way == "undo" else ():
-            self._note(to_one_line(f"not undone, a command that may have changed files: {command.line}"))
+            self._note(f"cannot be undone: {describe_untracked(command)}")
 
     async def _do_permissions(self, given: str) -> None:
         verb, _, grant_id = given.partition(" ")

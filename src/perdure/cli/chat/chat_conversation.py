@@ -10,7 +10,7 @@ from perdure.cli.resume_check import check_can_resume
 from perdure.cli.run_options import RunCommandOptions
 from perdure.cli.session_choice import get_project_path
 from perdure.core.error import PerdureError, SessionBusy, ShuttingDown
-from perdure.core.event import Event, RunEnded, TurnEnded
+from perdure.core.event import Event, RunEnded, RunResumed, RunStarted, TurnEnded
 from perdure.core.event_fanout import Subscription
 from perdure.core.message import StopReason, assistant, user
 from perdure.core.outcome import Outcome
@@ -52,11 +52,19 @@ class ChatConversation:
         self._subscription: Subscription[Any] | None = None
         self._following: asyncio.Task[None] | None = None
         self._has_steered = False
+        self._is_cancelled = False
+        self._has_begun = asyncio.Event()
+        """Set once the last run has begun, or is over. What is posted before that comes before its prompt."""
 
     @property
     def is_running(self) -> bool:
         """True while a run is in progress, or waits for an answer."""
         return self._task is not None and not self._task.done()
+
+    @property
+    def can_be_steered(self) -> bool:
+        """True while a run is in progress that takes messages; one that was cancelled takes none until it ends."""
+        return self.is_running and not self._is_cancelled
 
     async def open(self, session: Session[Any]) -> None:
         """Make a session the current one, and show its events from now on."""
@@ -69,6 +77,8 @@ class ChatConversation:
 
     async def _follow(self, subscription: Subscription[Any]) -> None:
         async for entry in subscription:
+            if isinstance(entry.event, (RunStarted, RunResumed)) and not entry.event.path:
+                self._has_begun.set()
             await self._show(entry.event)
             if isinstance(entry.event, (TurnEnded, RunEnded)) and not entry.event.path:
                 self.usage = await self.session.usage()
@@ -82,8 +92,11 @@ class ChatConversation:
     # -- runs ----------------------------------------------------------------------------------------------------------
 
     async def send(self, text: str) -> bool:
-        """Begin a run with a prompt; while one is in progress, steer it instead. Return True if it was steered."""
-        if self.is_running:
+        """Begin a run with a prompt; while one is in progress, steer it instead. Return True if it was steered.
+
+        A prompt that is typed while a cancelled run ends waits for that, and further ones for the run that it begins.
+        """
+        if await self._wait_for_a_run_to_steer():
             self._has_steered = True
             await self.session.steer(text)
             return True
@@ -92,6 +105,17 @@ class ChatConversation:
                 self._note(line)
         prompt = user(text, metadata=self._options.agent.build_prompt_metadata(get_project_path()))
         self._begin(lambda: self.session.run(prompt, **self.overrides))
+        return False
+
+    async def _wait_for_a_run_to_steer(self) -> bool:
+        """Wait until the run in progress takes messages that come after its prompt; return False if there is none."""
+        while self.is_running:
+            if not self.can_be_steered:
+                await self.wait()
+            elif not self._has_begun.is_set():
+                await self._has_begun.wait()
+            else:
+                return True
         return False
 
     async def resume(self, *, unpark: bool = False) -> bool:
@@ -111,7 +135,10 @@ class ChatConversation:
     async def cancel(self) -> bool:
         """Cancel the run in progress; what was written so far is kept. Return False if there is none."""
         self._has_steered = False
-        return self.is_running and await self.session.cancel()
+        if self.is_running:
+            await self._has_begun.wait()  # until then there is nothing to cancel
+        self._is_cancelled = self.is_running and await self.session.cancel()
+        return self._is_cancelled
 
     async def wait(self) -> None:
         """Wait until the run in progress is over, and all of its events were shown."""
@@ -124,7 +151,8 @@ class ChatConversation:
         await self._stop_following()
 
     def _begin(self, start: Callable[[], Awaitable[Outcome[Any] | None]]) -> None:
-        self._has_steered = False
+        self._has_steered = self._is_cancelled = False
+        self._has_begun.clear()
         self._task = asyncio.ensure_future(self._perform(start))
         self._task.add_done_callback(lambda _: self.on_status_changed())
 
@@ -145,6 +173,8 @@ class ChatConversation:
             self._note(f"error: {error}")
         except Exception as error:  # noqa: BLE001 - the chat goes on after any error of a run
             self._note(f"error: unexpected error; please report it: {type(error).__name__}: {error}")
+        finally:
+            self._has_begun.set()
 
     def _report(self, outcome: Outcome[Any] | None) -> None:
         if outcome is None:

@@ -3,13 +3,15 @@
 import asyncio
 import base64
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from perdure.cli.agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts
-from perdure.cli.perdure_home import format_session_arguments, get_home_file_path
+from perdure.cli.library_warnings import redirect_warnings
+from perdure.cli.perdure_home import format_session_arguments
 from perdure.cli.permission_prompt import TerminalPermissionPrompt
 from perdure.cli.project_context import describe_missing_sandbox
 from perdure.cli.run_options import RunCommandOptions
@@ -22,6 +24,7 @@ from perdure.core.error import PerdureError
 from perdure.core.event import Event, QuestionAsked, RunResumed, ToolFinished
 from perdure.core.message import Message
 from perdure.core.permission_rule import Rule
+from perdure.files.perdure_home import get_home_file_path
 from perdure.runtime.agent import Agent
 from perdure.runtime.overrides import Overrides
 from perdure.runtime.session import Session
@@ -44,7 +47,7 @@ _SHOWN_PROMPTS: Final = 2
 
 def run_chat(options: RunCommandOptions) -> int:
     """Run the chat at the terminal until the user leaves, and return the exit code."""
-    logging.getLogger().addHandler(logging.NullHandler())  # what matters is shown, without tracebacks
+    logging.getLogger().addHandler(logging.NullHandler())  # for other libraries: what matters of ours is shown
     return asyncio.run(_run_with_signals(options))
 
 
@@ -148,13 +151,26 @@ class ChatProgram:
         shown = asyncio.ensure_future(window.run())
         background = [asyncio.ensure_future(self._tick()), asyncio.ensure_future(self._close_on_signal())]
         try:
-            await self._begin()
-            await shown
+            with redirect_warnings(self._build_warning_output()):
+                await self._begin()
+                await shown
         finally:
             for task in (*background, *self._working):
                 task.cancel()
             await self._leave()
         return 0
+
+    def _build_warning_output(self) -> Callable[[str], None]:
+        """Return a function that prints a warning of the library above the input, from any thread."""
+        loop, own = asyncio.get_running_loop(), threading.get_ident()
+
+        def show(text: str) -> None:
+            if threading.get_ident() == own:
+                self.screen.note(f"warning: {text}")
+            else:
+                loop.call_soon_threadsafe(self.screen.note, f"warning: {text}")
+
+        return show
 
     async def _begin(self) -> None:
         """Print the heading and the notes, open the session, and go on with a run that was cut off."""
@@ -295,7 +311,7 @@ class ChatProgram:
         try:
             if self._commands is not None and await self._commands.call(text):
                 return
-            is_steering = self.conversation.is_running
+            is_steering = self.conversation.can_be_steered
             self.view.show_prompt(text, "the model gets it before its next turn" if is_steering else "")
             if is_steering:
                 self.view.typed.append(text)

@@ -8,6 +8,8 @@ from typing import Final
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from perdure.cli.terminal_output import to_one_line
+
 MAX_FILES: Final = 5000
 """Files of the working folder among which `@file` searches."""
 MAX_OFFERED: Final = 50
@@ -41,18 +43,20 @@ class ChatCompleter(Completer):
         elif found := _COMMAND.fullmatch(text):
             for name, about in {**self._list_skills(), **self._commands}.items():
                 if name.startswith(found[1].lower()):
-                    yield Completion(name, -len(found[1]), display=f"/{name}", display_meta=about)
+                    yield Completion(
+                        name, -len(found[1]), display=to_one_line(f"/{name}"), display_meta=to_one_line(about)
+                    )
         elif found := _ARGUMENT.fullmatch(text):
             for name in self._list_arguments(found[1]):
                 if name.startswith(found[2]):
-                    yield Completion(name, -len(found[2]))
+                    yield Completion(name, -len(found[2]), display=to_one_line(name))
 
     def _complete_file(self, typed: str) -> Iterable[Completion]:
         if not typed or not self._files:
             self._files = list_mentionable_files(self._folder)
         for path in rank_paths(self._files, typed)[:MAX_OFFERED]:
             quoted = f'"{path}"' if re.search(r"\s", path) else path
-            yield Completion(quoted, -len(typed), display=path)
+            yield Completion(quoted, -len(typed), display=to_one_line(path))
 
 
 def rank_paths(paths: Iterable[str], typed: str) -> list[str]:

@@ -13,9 +13,12 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from perdure.core import argument_checks
+from perdure.core.message import merge_labels
 from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
+from perdure.core.provenance import FILE_LABEL, UNTRUSTED_LABEL, is_untrusted
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.files.confined_folder import ConfinedFolder, FileRefused, Steps
+from perdure.files.folder_origin import FolderOrigin
 from perdure.files.sensitive_names import SENSITIVE_NAMES
 
 _PREFACE: Final = (
@@ -36,6 +39,8 @@ class AttachedFiles(NamedTuple):
     """Notes for the user: files that were not attached, and why."""
     attached: tuple[str, ...] = ()
     """Paths of the files that were attached, below the directory."""
+    labels: tuple[str, ...] = ()
+    """Labels of their text."""
 
 
 class MentionSettings(Struct, frozen=True, metaclass=StrictOptionsMeta):
@@ -43,6 +48,10 @@ class MentionSettings(Struct, frozen=True, metaclass=StrictOptionsMeta):
 
     workdir: str | os.PathLike[str]
     """Directory that contains all readable files."""
+    trusted: bool | None = None
+    """True if the user, or people whom the user trusts, wrote the files there; else a message with one is untrusted. By
+    default True, unless the directory is in a git repository.
+    """
     max_bytes: int = 262_144
     """Maximum size of a file; a larger one is not attached."""
     max_files: int = 16
@@ -65,6 +74,7 @@ class MentionSettings(Struct, frozen=True, metaclass=StrictOptionsMeta):
             argument_checks.raise_config_error(
                 "MentionSettings", "blocked", self.blocked, "give a list of patterns, such as ['*.bak']"
             )
+        force_setattr(self, "trusted", FolderOrigin.of("MentionSettings", self.root, trusted=self.trusted).trusted)
         force_setattr(self, "workdir", self.root)  # resolved now, as the process may change its directory later
         force_setattr(self, "blocked", tuple(dict.fromkeys([*SENSITIVE_NAMES, *self.blocked])))
 
@@ -85,6 +95,8 @@ def _attach_files(mentions: MentionSettings, paths: Sequence[str]) -> AttachedFi
     sections: list[str] = [_PREFACE]
     notes: list[str] = []
     attached: list[str] = []
+    labels: tuple[str, ...] = ()
+    origin = FolderOrigin(mentions.root, mentions.trusted is True)
     left, seen = mentions.max_total_bytes, set[Steps]()
     folder = ConfinedFolder(mentions.root, blocked=mentions.blocked, follow_links=False)
     for path in paths[: mentions.max_files]:
@@ -101,13 +113,15 @@ def _attach_files(mentions: MentionSettings, paths: Sequence[str]) -> AttachedFi
             seen.add(steps)
             left -= size
             attached.append("/".join(steps))
+            found = origin.list_labels(os.path.join(origin.root, *steps))  # noqa: PTH118 - text, as in the steps
+            labels = merge_labels(labels, (FILE_LABEL,), (UNTRUSTED_LABEL,) if is_untrusted(found) else ())
             framed = _FRAME_LINE.sub(r"\\", text)
             sections.append(f"--- @{shown} ---\n{framed}\n--- end of @{shown} ---")
     if (more := len(paths) - mentions.max_files) > 0:
         left_out = f"{more} more are not attached: a message can mention {mentions.max_files} files"
         sections.append(f"--- {left_out} ---")
         notes.append(left_out)
-    return AttachedFiles("\n\n".join(sections), tuple(notes), tuple(attached))
+    return AttachedFiles("\n\n".join(sections), tuple(notes), tuple(attached), labels)
 
 
 def _read_text(folder: ConfinedFolder, steps: Steps, most: int) -> tuple[str, int]:

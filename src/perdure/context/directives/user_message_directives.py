@@ -15,10 +15,9 @@ from perdure.core import argument_checks
 from perdure.core.event import Event, HookInvoked, SkillLoaded
 from perdure.core.jsonable import error_message, replace_surrogates
 from perdure.core.message import Message, Part, Text, merge_labels, user
-from perdure.core.provenance import FILE_LABEL
 
 from .directive_parser import SlashToken, mark_slash_names, parse_mentions
-from .file_mentions import MentionSettings
+from .file_mentions import AttachedFiles, MentionSettings
 from .slash_command import Command, CommandContext, CommandFailed, Rewrite, ShortCircuit, index_commands
 
 NOT_ATTACHED_KEY = "not_attached"
@@ -69,19 +68,21 @@ async def apply_directives(
     before: list[Message] = []
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     if answer is None:
         if skill_text is not None:
             parts = await _load_skills(parts, skill_text, has_skill, before, events)
         if mentions is not None:
-            parts, notes, sources = await _attach_files(parts, mentions, agents)
+            parts, files = await _attach_files(parts, mentions, agents)
+            notes, labels = files.notes, files.labels
+            sources = tuple([f"file:{path}" for path in files.attached])
     said = message
     if parts != message.parts:
         beside = {**message.metadata, NOT_ATTACHED_KEY: list(notes)} if notes else message.metadata
         typed = message.original_text or message.text
         said = replace(message, parts=parts, original_text=typed, metadata=beside)
     if sources:
-        labels = merge_labels(said.labels, (FILE_LABEL,))
-        said = replace(said, labels=labels, sources=(*said.sources, *sources))
+        said = replace(said, labels=merge_labels(said.labels, labels), sources=(*said.sources, *sources))
     return AppliedDirectives(messages=(*before, said), answer=answer, events=tuple(events), notes=notes)
 
 
@@ -138,7 +139,7 @@ def _has_skill(skill_text: SkillTextLookup, has_skill: Callable[[str], bool] | N
 
 async def _attach_files(
     parts: tuple[Part, ...], mentions: MentionSettings, agents: Collection[str]
-) -> tuple[tuple[Part, ...], tuple[str, ...], tuple[str, ...]]:
+) -> tuple[tuple[Part, ...], AttachedFiles]:
     paths: dict[str, None] = {}
 
     def collect_mentions(text: str) -> str:
@@ -148,9 +149,7 @@ async def _attach_files(
 
     parts = _map_texts(parts, collect_mentions)
     files = await mentions.read_files(list(paths), agents)
-    if not files.text:
-        return parts, (), ()
-    return (*parts, Text(f"\n\n{files.text}")), files.notes, tuple([f"file:{path}" for path in files.attached])
+    return ((*parts, Text(f"\n\n{files.text}")) if files.text else parts), files
 
 
 def _mark_tokens(parts: tuple[Part, ...], is_bound: Callable[[str], bool]) -> tuple[tuple[Part, ...], list[SlashToken]]:

@@ -5,7 +5,7 @@ to the root of its repository, and in the user's home. The work is bounded howev
 skill never keeps another from being found.
 """
 
-# ruff: noqa: PTH100, PTH111, PTH112, PTH118, PTH120, PTH208 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH112, PTH118, PTH120, PTH208 - pathlib would cost every start milliseconds
 import os
 from collections.abc import Iterator
 from typing import Final
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
+from perdure.files.perdure_home import get_user_home
 
 from .collection import Skills, describe_origin
 from .loading import SKILL_FILE, read_skill
@@ -41,7 +42,7 @@ def load_skills(workdir: str, *, home: str | None = None, trust: Trust | None = 
     argument_checks.require_text("load_skills", "workdir", workdir, non_empty=True)
     if not os.path.isdir(workdir):
         argument_checks.raise_config_error("load_skills", "workdir", workdir, "give a directory that exists")
-    user = os.path.expanduser("~") if home is None else home
+    user = get_user_home() if home is None else home
     argument_checks.require_text("load_skills", "home", user, non_empty=True)
     search = _SkillSearch(trust)
     for place in _list_search_folders(os.path.abspath(workdir), os.path.abspath(user)):

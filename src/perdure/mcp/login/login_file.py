@@ -1,6 +1,6 @@
 """File with the logins to MCP servers: OAuth tokens by server name, readable only by its owner."""
 
-# ruff: noqa: PTH100, PTH103, PTH111, PTH118, PTH119, PTH120 - as in `pin_file`
+# ruff: noqa: PTH100, PTH103, PTH111, PTH119, PTH120 - as in `pin_file`
 import asyncio
 import contextlib
 import os
@@ -14,6 +14,8 @@ from msgspec import Struct
 
 from perdure.core.error import ConfigError
 from perdure.files.atomic_file import open_atomic_file
+from perdure.files.perdure_home import get_home_file_path
+from perdure.files.runtime_files import trust_runtime_file
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -24,7 +26,7 @@ _SECONDS_BETWEEN_TRIES: Final = 0.02
 
 def get_default_logins_path() -> str:
     """Return the path of the file with the logins to MCP servers, in `~/.perdure` or the folder in PERDURE_HOME."""
-    return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "mcp_logins.json")
+    return get_home_file_path("mcp_logins.json")
 
 
 class StoredLogin(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,6 +55,7 @@ class LoginFile:
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         self.path: str = os.path.abspath(os.path.expanduser(os.fspath(path)))
         """The file."""
+        trust_runtime_file(self, self.path, "file")
 
     def load(self) -> dict[str, StoredLogin]:
         """Return the logins by server. Raises `ConfigError` if the file is damaged, or others can read it."""
@@ -72,6 +75,8 @@ class LoginFile:
                 data = file.read(_MAX_FILE_BYTES)
         finally:
             os.close(descriptor)
+        if not data:  # it is not there yet, and is covered while a command runs
+            return {}
         try:
             return msgspec.json.decode(data, type=dict[str, StoredLogin])
         except msgspec.MsgspecError:  # whose text could have a token in it

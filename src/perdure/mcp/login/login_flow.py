@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import hashlib
-import hmac
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -17,7 +16,7 @@ from perdure.mcp.server_settings import McpServer
 from perdure.net.egress_policy import EgressPolicy
 
 from .login_file import LoginFile, StoredLogin
-from .loopback_redirect import LoopbackRedirect
+from .loopback_redirect import PATH, LoopbackRedirect
 from .oauth_http import LoginFailed, OAuthHttp, build_login_policy
 from .oauth_metadata import AuthorizationServer, discover_authorization_server
 
@@ -25,6 +24,8 @@ LOGIN_SECONDS: Final = 300.0
 """Time that a person has to log in."""
 _CREATED: Final = frozenset({200, 201})
 _HTTP_OK: Final = 200
+_MOST_EXPIRY_SECONDS: Final = 10 * 365 * 86_400.0
+"""A longer time is this one: a server may send a number that no clock can be added to."""
 _SPARE_SECONDS: Final = 30.0
 """An access token is refreshed this long before it expires."""
 
@@ -72,14 +73,15 @@ async def log_in(
     try:
         found = await discover_authorization_server(server, http)
         found = found if not scope else msgspec.structs.replace(found, scope=scope)
-        async with LoopbackRedirect(port) as redirect:
+        verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
+        is_known = bool(client_id) or (bool(metadata_document) and found.takes_metadata_document)
+        async with LoopbackRedirect(state, port, PATH if is_known else _build_own_path()) as redirect:
             if client_id:
                 identity = ClientIdentity(client_id, client_secret)
             else:
                 identity = await _identify_client(found, http, redirect.url, metadata_document)
-            verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
             open_url(_build_authorization_url(found, identity, redirect.url, _hash_verifier(verifier), state))
-            code = _check_answer(await _wait_for_answer(redirect, seconds), found, state)
+            code = _check_answer(await _wait_for_answer(redirect, seconds), found)
             fields = {
                 "grant_type": "authorization_code",
                 "code": code,
@@ -108,7 +110,7 @@ async def refresh_login(
     except TokenRefused:
         if await asyncio.to_thread(logins.exchange, name, login, None):
             return None
-        return await asyncio.to_thread(logins.get, name)  # another process was quicker
+        return await _read_same_login(name, login, logins)  # another process was quicker
     fresh = msgspec.structs.replace(
         login,
         access_token=tokens["access_token"],
@@ -117,7 +119,13 @@ async def refresh_login(
     )
     if await asyncio.to_thread(logins.exchange, name, login, fresh):
         return fresh
-    return await asyncio.to_thread(logins.get, name)  # a person has logged in or out meanwhile
+    return await _read_same_login(name, login, logins)  # a person has logged in or out meanwhile
+
+
+async def _read_same_login(name: str, login: StoredLogin, logins: LoginFile) -> StoredLogin | None:
+    """Return the login that is stored now; `None` if it is for another URL, to which alone its tokens may go."""
+    stored = await asyncio.to_thread(logins.get, name)
+    return stored if stored is not None and stored.url == login.url else None
 
 
 def is_expired(login: StoredLogin, clock: Clock) -> bool:
@@ -188,10 +196,17 @@ async def _wait_for_answer(redirect: LoopbackRedirect, seconds: float) -> Mappin
         raise LoginFailed(f"nobody logged in within {seconds:g} seconds: try again") from None
 
 
-def _check_answer(answer: Mapping[str, str], found: AuthorizationServer, state: str) -> str:
-    """Return the code of an answer. Raises `LoginFailed` unless it answers this login, and is from this issuer."""
-    if not hmac.compare_digest(answer.get("state", "").encode(), state.encode()):
-        raise LoginFailed("the answer belongs to another login: try again")
+def _build_own_path() -> str:
+    """Return a path for the redirect URL of one login.
+
+    An authorization server that lends out the address of another one can then not have its codes sent here: the other
+    one knows no client with this redirect URL.
+    """
+    return f"{PATH}/{secrets.token_urlsafe(12)}"
+
+
+def _check_answer(answer: Mapping[str, str], found: AuthorizationServer) -> str:
+    """Return the code of an answer to this login. Raises `LoginFailed` unless it is from this issuer."""
     issuer = answer.get("iss")
     if (issuer is not None or found.sends_issuer) and issuer != found.issuer:
         raise LoginFailed(f"the answer comes from another authorization server: {issuer!r}")
@@ -217,10 +232,15 @@ async def _request_tokens(
         error = "" if answer is None else str(answer.get("error", ""))[:100]
         kind = TokenRefused if error in {"invalid_grant", "invalid_client", "unauthorized_client"} else LoginFailed
         raise kind(f"the token endpoint answers with HTTP status {status} {error!r}")
-    if not isinstance(answer.get("access_token"), str) or str(answer.get("token_type", "")).lower() != "bearer":
+    if not _is_header_text(answer.get("access_token")) or str(answer.get("token_type", "")).lower() != "bearer":
         raise LoginFailed("the token endpoint did not return a bearer token")
     refresh = answer.get("refresh_token")
     return {**answer, "refresh_token": refresh if isinstance(refresh, str) else ""}
+
+
+def _is_header_text(token: object) -> bool:
+    """Return True if a token can be sent in a header."""
+    return isinstance(token, str) and bool(token) and token.isascii() and token.isprintable() and " " not in token
 
 
 def _quote(text: str) -> str:
@@ -247,4 +267,6 @@ def _build_login(
 
 def _find_expiry(tokens: Mapping[str, Any], clock: Clock) -> float:
     seconds = tokens.get("expires_in")
-    return clock.now() + seconds if isinstance(seconds, int | float) and seconds > 0 else 0.0
+    if not isinstance(seconds, int | float) or seconds <= 0:
+        return 0.0
+    return clock.now() + min(seconds, _MOST_EXPIRY_SECONDS)

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any, Final, cast
+from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
 
@@ -11,6 +12,13 @@ from perdure.mcp.server_settings import McpServer
 from .oauth_http import LoginFailed, OAuthHttp
 
 _PARAMETER: Final = re.compile(r'([a-zA-Z_]+)="([^"\\]*)"')
+REQUEST_PARAMETERS: Final = frozenset(
+    {
+        *("response_type", "response_mode", "client_id", "redirect_uri", "state", "scope", "resource", "request"),
+        *("request_uri", "code_challenge", "code_challenge_method", "prompt", "nonce"),
+    }
+)
+"""Parameters of an authorization request, which no endpoint has in its address already."""
 _MAX_SCOPE_CHARACTERS: Final = 1_000
 
 
@@ -95,6 +103,7 @@ def _check_metadata(
             f"the authorization server {issuer!r} does not support PKCE with S256, so a login is not safe"
         )
     http.check_url(metadata.get("authorization_endpoint"), "the authorization endpoint")
+    _check_parameters(metadata["authorization_endpoint"])
     http.check_url(metadata.get("token_endpoint"), "the token endpoint")
     registration = metadata.get("registration_endpoint")
     if registration is not None:
@@ -109,6 +118,18 @@ def _check_metadata(
         sends_issuer=metadata.get("authorization_response_iss_parameter_supported") is True,
         scope=scope,
     )
+
+
+def _check_parameters(endpoint: str) -> None:
+    """Raise `LoginFailed` if an authorization endpoint brings parameters of the request: of two, the first may count.
+
+    One that lies at another authorization server would be asked for a code in the name of another program.
+    """
+    parts = urlsplit(endpoint)
+    fixed = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if name in REQUEST_PARAMETERS]
+    if fixed or "#" in endpoint:
+        what = f"the parameter {fixed[0]!r}" if fixed else "a fragment"
+        raise LoginFailed(f"the authorization endpoint cannot be used: {parts.netloc} brings {what} of its own")
 
 
 def _texts(value: object) -> list[str]:

@@ -55,7 +55,7 @@ class StoredLoginAuth(httpx2.Auth):
         """Return a login with another access token; one that was refreshed meanwhile, or is refreshed now."""
         async with self._logins.lock_refresh():
             stored = await asyncio.to_thread(self._logins.get, self._server.name)
-            if stored is None:
+            if stored is None or stored.url != used.url:  # a person has logged in to another URL under this name
                 return None
             if stored.access_token != used.access_token:
                 return stored

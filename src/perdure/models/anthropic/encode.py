@@ -60,10 +60,14 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
 
 
 def _merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `extra_body` into the fields: tools are added to ours, other values are replaced."""
-    if "tools" not in extra:
-        return head | dict(extra)
-    return {**head, **extra, "tools": merge_tool_definitions(head.get("tools", ()), extra["tools"])}
+    """Merge `extra_body` into the fields: tools and `output_config` are added to ours, other values are replaced."""
+    merged = {**head, **extra}
+    if "tools" in extra:
+        merged["tools"] = merge_tool_definitions(head.get("tools", ()), extra["tools"])
+    config = extra.get("output_config")
+    if isinstance(config, Mapping):  # it may set the effort beside our schema
+        merged["output_config"] = {**head.get("output_config", {}), **config}
+    return merged
 
 
 def _get_cache_marker(settings: Settings, profile: Profile) -> Mapping[str, str] | None:
@@ -82,9 +86,12 @@ def _encode_messages(
     mark: Mapping[str, str] | None,
 ) -> bytes:
     echo, citations = request.settings.echo_reasoning is not False, bool(request.settings.citations)
-    name = (request.session_id, echo, citations) if request.session_id else None
+    needs_thinking = dialect.needs_thinking or profile.needs_reasoning
+    name = (request.session_id, echo, citations, needs_thinking) if request.session_id else None
     begun = bool(request.messages) and request.messages[0].role == "assistant"
-    items = build_message_encoder(request.messages, profile, echo=echo, signed=dialect.signed, citations=citations)
+    items = build_message_encoder(
+        request.messages, profile, echo=echo, signed=dialect.signed, citations=citations, needs_thinking=needs_thinking
+    )
     rules = get_message_rules(signed=dialect.signed, is_continuation=begun)
     pieces = memo.encode_messages(name, request.messages, items, rules, CONTINUE_MESSAGE)
     if begun:
@@ -135,7 +142,7 @@ def _build_body_fields(
         head |= _encode_tool_choice(request, profile)
     if thinking.thinking is not None:
         head["thinking"] = thinking.thinking
-    head |= _encode_output_config(request, profile, thinking) | _encode_sampling(settings, dialect, thinking)
+    head |= _encode_output_config(request, profile, thinking) | _encode_sampling(settings, profile, dialect, thinking)
     stops = [each for each in settings.stop_sequences if each.strip()]  # blank ones are refused
     if stops:
         head["stop_sequences"] = stops
@@ -160,10 +167,10 @@ def _encode_output_config(request: Request, profile: Profile, thinking: Thinking
 
 
 def _encode_sampling(
-    settings: Settings, dialect: AnthropicModelFeatures, thinking: ThinkingAndOutputLimit
+    settings: Settings, profile: Profile, dialect: AnthropicModelFeatures, thinking: ThinkingAndOutputLimit
 ) -> dict[str, Any]:
     """Return `temperature` or `top_p`, at most one: newer models refuse both. Thinking fixes the temperature."""
-    if not dialect.sampling:
+    if not (dialect.sampling and profile.sampling):
         return {}
     if settings.temperature is not None and not thinking.is_thinking:
         return {"temperature": min(settings.temperature, 1.0)}

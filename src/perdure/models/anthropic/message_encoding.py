@@ -37,6 +37,8 @@ EMPTY_MESSAGE_TEXT = "(nothing was said)"
 MAX_TOOL_NAME_LENGTH = 64
 """Maximum length of a tool name."""
 
+_THINKING_PLACEHOLDER: Block = {"type": "thinking", "thinking": " ", "signature": ""}
+"""Thinking of a turn that has none, for compatible servers that refuse turns without it."""
 _THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 is_call_id = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 """Match the ids of calls that Anthropic accepts. Compatible servers accept the ids that they gave."""
@@ -45,7 +47,13 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def build_message_encoder(
-    messages: Sequence[Message], profile: Profile, *, echo: bool, signed: bool, citations: bool = False
+    messages: Sequence[Message],
+    profile: Profile,
+    *,
+    echo: bool,
+    signed: bool,
+    citations: bool = False,
+    needs_thinking: bool = False,
 ) -> Callable[[Message], Sequence[Item]]:
     """Return a function that encodes one message of a conversation for the Messages API (Anthropic).
 
@@ -53,7 +61,7 @@ def build_message_encoder(
 
     With it, all thinking is sent back, on turns without calls too: the provider needs the blocks as it wrote them, uses
     what it needs, and would miss its prompt cache if they were left out later. With `citations`, the model is asked to
-    cite documents.
+    cite documents. With `needs_thinking`, a turn of the assistant without thinking gets a placeholder.
     """
     ids = CallIdTranslator(messages, profile, is_valid=is_call_id if signed else bool)
 
@@ -63,6 +71,8 @@ def build_message_encoder(
             own = profile.is_author(message.provider, message.model)
             parts = split_cited_text(message.parts) if message.provider == profile.provider else message.parts
             content = _encode_assistant_parts(parts, ids, own=own, echo=echo, signed=signed)
+            if needs_thinking and content and not any(block.get("type") in _THINKING_TYPES for block in content):
+                content.insert(0, _THINKING_PLACEHOLDER)
             return [{"role": "assistant", "content": content}] if content else []
         content = [
             block for part in message.parts for block in _encode_user_part(part, profile, ids, citations=citations)

@@ -25,6 +25,8 @@ class AnthropicModelFeatures(Struct, frozen=True, kw_only=True):
     """True if the model accepts `temperature` or `top_p`."""
     signed: bool = True
     """True if thinking without a signature is refused."""
+    needs_thinking: bool = False
+    """True if turns of the assistant without thinking are refused: those of other models get a placeholder."""
 
 
 DIALECTS: Mapping[str, AnthropicModelFeatures] = {
@@ -33,6 +35,7 @@ DIALECTS: Mapping[str, AnthropicModelFeatures] = {
     "adaptive": AnthropicModelFeatures(thinking="adaptive"),
     "adaptive_only": AnthropicModelFeatures(thinking="adaptive", budgets=False, sampling=False),
     "unsigned": AnthropicModelFeatures(signed=False),  # compatible servers that do not sign thinking
+    "thinking_required": AnthropicModelFeatures(signed=False, needs_thinking=True),
 }
 """All dialects by name."""
 
@@ -41,6 +44,7 @@ _BY_MODEL: tuple[tuple[str, str], ...] = (
     (r"claude-[a-z]+-4-6", "adaptive"),
     (r"claude-(3-(5|haiku|sonnet|opus)|2|instant)", "plain"),
     (r"claude", "budget"),
+    (r"deepseek-(v[4-9]|flash|pro|reasoner)|kimi-(k2-[5-9]|k2-thinking|k[3-9]|for-coding)|mimo", "thinking_required"),
 )
 
 

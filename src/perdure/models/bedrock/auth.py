@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from perdure.core.error import AuthFailed
+from perdure.files.perdure_home import has_user_home
 
 from .botocore_import import import_botocore
 
@@ -21,6 +22,8 @@ TOKEN_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"  # noqa: S105 - the name of a variab
 DEFAULT_REGION = "us-east-1"
 
 _SERVICE = "bedrock"
+_SETTINGS_FILES = {"config_file": "AWS_CONFIG_FILE", "credentials_file": "AWS_SHARED_CREDENTIALS_FILE"}
+"""The variables of botocore that name files in the home folder, and those of the environment that name others."""
 _REGION_IN_HOST = re.compile(r"\bbedrock-runtime(?:-fips)?[.]([a-z]{2}(?:-[a-z]+)+-\d+)[.]")
 
 
@@ -83,8 +86,7 @@ class BedrockAuth:
     def _load_credentials(self) -> Any:
         with self._lock:
             if self._credentials is None:
-                session = import_botocore("session").Session(profile=self._profile_name or None)
-                self._credentials = session.get_credentials()
+                self._credentials = _open_session(self._profile_name).get_credentials()
             if self._credentials is None:
                 raise AuthFailed(
                     f"there are no credentials for Amazon Bedrock: set {TOKEN_VARIABLE}, or AWS_ACCESS_KEY_ID and "
@@ -94,6 +96,19 @@ class BedrockAuth:
 
     def __repr__(self) -> str:
         return f"BedrockAuth({'token' if self._bearer_token() else 'signature'})"
+
+
+def _open_session(profile_name: str) -> Any:
+    """Return a session of botocore. Without a home folder it would look for one in the working folder.
+
+    Its settings there, which a repository could ship, may name a program that gives credentials.
+    """
+    session: Any = import_botocore("session").Session(profile=profile_name or None)
+    if not has_user_home():
+        for name, variable in _SETTINGS_FILES.items():
+            if not os.environ.get(variable):
+                session.set_config_variable(name, os.devnull)
+    return session
 
 
 def _needs_refresh(credentials: Any) -> bool:

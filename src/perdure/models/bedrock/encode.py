@@ -198,6 +198,8 @@ def _encode_settings(
     stops = [each for each in settings.stop_sequences if each.strip()]
     if stops:
         config["stopSequences"] = stops
+    if not profile.sampling:
+        return config
     if thinking is not None and (thinking.is_thinking or not claude.get_model_features("", profile.model).sampling):
         return config
     if settings.temperature is not None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from perdure.core.clock_and_ids import new_id
 from perdure.core.error import AuthFailed
+from perdure.files.perdure_home import get_user_home
 from perdure.models.mistyped_json_fields import as_dict, as_text
 
 LIFETIME_SECONDS: Final = 8 * 24 * 3600.0
@@ -55,7 +56,7 @@ def get_login_path() -> str:
 
     Without either variable, `auth.json` in `~/.codex`.
     """
-    home = os.environ.get("CODEX_HOME") or os.path.join("~", ".codex")
+    home = os.environ.get("CODEX_HOME") or os.path.join(get_user_home(), ".codex")
     return os.path.expanduser(os.environ.get("PERDURE_CODEX_AUTH") or os.path.join(home, "auth.json"))
 
 

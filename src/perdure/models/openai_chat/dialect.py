@@ -21,6 +21,11 @@ Gemini's settings; or not at all. See `settings_encoder.py`.
 ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning", "content", ""]
 """Field in which a model gets its own thinking back: a field of the message, its content list, or none."""
 
+_MAKERS_CHECK = r"deepseek-(?:v[4-9]|v3[.-][2-9]|flash|pro|reasoner)|kimi-(?:k2[.-]?[5-9]|k2-thinking|k[3-9])|mimo"
+"""Models whose makers refuse a conversation if thinking is missing in it; gateways and proxies pass that on."""
+REASONING_CONTENT = "reasoning_content"
+"""Field in which the thinking must not be missing."""
+
 _ALL: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high")
 
 
@@ -45,6 +50,12 @@ class ChatDialect(Struct, frozen=True, kw_only=True):
     """Field in which a model gets its own thinking back."""
     echo_models: str = ""
     """Regular expression for the models that get their thinking back; empty for all."""
+    needs_reasoning_models: str = _MAKERS_CHECK
+    """Regular expression for the models that refuse turns of the assistant without thinking, at least those with tool
+    calls: a turn that has none, such as one of another model, gets a placeholder. Empty: none.
+    """
+    has_openai_limits: bool = False
+    """True if OpenAI's models are served with OpenAI's own limits (`openai_model_features.py`)."""
     nine_letter_ids: bool = False
     """True if call ids must be exactly nine letters and digits."""
     required: str = "required"
@@ -77,6 +88,10 @@ class ChatDialect(Struct, frozen=True, kw_only=True):
             return False
         return not self.echo_models or re.search(self.echo_models, name) is not None
 
+    def is_reasoning_needed(self, model: str) -> bool:
+        """Return True if this model refuses turns of the assistant without thinking."""
+        return bool(self.needs_reasoning_models) and re.search(self.needs_reasoning_models, model.lower()) is not None
+
     def get_instructions_role(self, model: str) -> str:
         """Return the role of the message that has the instructions: `developer` or `system`."""
         return (
@@ -89,7 +104,9 @@ _is_reasoning_model = re.compile(r"o\d|gpt-[5-9](?!.*chat)").match
 
 _PLAIN = ChatDialect(name="plain", template=True)
 """The form that servers of open models understand."""
-_OPENAI = ChatDialect(name="openai", max_tokens="max_completion_tokens", developer_role=True)
+_OPENAI = ChatDialect(name="openai", max_tokens="max_completion_tokens", developer_role=True, has_openai_limits=True)
+_OPEN_HOST = replace(_PLAIN, template=False, echo="reasoning", needs_reasoning_models="")
+"""A host that runs open models itself, and fills in their chat template: it refuses nothing for missing thinking."""
 
 _ROWS: Sequence[ChatDialect] = (
     _PLAIN,
@@ -102,12 +119,21 @@ _ROWS: Sequence[ChatDialect] = (
     ChatDialect(name="openrouter", reasoning="object", echo="reasoning", ends_with_done=True, file_annotations=True),
     ChatDialect(name="vercel", reasoning="object", echo="reasoning"),
     # Providers that host their own models.
-    ChatDialect(name="anthropic", reasoning="thinking", efforts=(), seed="", echo=""),
-    ChatDialect(name="gemini", reasoning="gemini", seed="", named_results=True, signed_calls=True, echo=""),
+    ChatDialect(name="anthropic", reasoning="thinking", efforts=(), seed="", echo="", needs_reasoning_models=""),
+    ChatDialect(
+        name="gemini",
+        reasoning="gemini",
+        seed="",
+        named_results=True,
+        signed_calls=True,
+        echo="",
+        needs_reasoning_models="",
+    ),
     ChatDialect(
         name="mistral",
         seed="random_seed",
         echo="content",
+        needs_reasoning_models="",
         nine_letter_ids=True,
         required="any",
         named_results=True,
@@ -118,20 +144,28 @@ _ROWS: Sequence[ChatDialect] = (
     ),
     ChatDialect(name="xai", max_tokens="max_completion_tokens", efforts=("none", "low", "medium", "high")),
     ChatDialect(name="deepseek", reasoning="thinking"),
-    ChatDialect(name="kimi", reasoning="thinking", efforts=()),
+    ChatDialect(
+        name="kimi",
+        reasoning="thinking",
+        efforts=(),
+        needs_reasoning_models=r"k2[.p-]?[5-9]|k[3-9]|thinking|for-coding",
+    ),
     ChatDialect(name="glm", reasoning="thinking", seed=""),
     ChatDialect(
-        name="mimo", reasoning="thinking", max_tokens="max_completion_tokens", efforts=("low", "medium", "high")
+        name="mimo",
+        reasoning="thinking",
+        max_tokens="max_completion_tokens",
+        efforts=("low", "medium", "high"),
     ),
     # Without this MiniMax writes its thinking into the text.
     ChatDialect(name="minimax", max_tokens="max_completion_tokens", seed="", always={"reasoning_split": True}),
     ChatDialect(name="qwen", reasoning="enable_thinking"),
-    ChatDialect(name="perplexity", seed="", echo=""),
+    ChatDialect(name="perplexity", seed="", echo="", needs_reasoning_models=""),
     # Hosts of open models.
-    ChatDialect(name="groq", max_tokens="max_completion_tokens", echo="reasoning", echo_models="qwen"),
-    ChatDialect(name="cerebras", max_tokens="max_completion_tokens", echo="reasoning"),
-    ChatDialect(name="together", echo="reasoning", template=True, ends_with_done=True),
-    replace(_PLAIN, name="bedrock", echo="reasoning", template=False, max_tokens="max_completion_tokens"),
+    replace(_OPEN_HOST, name="groq", max_tokens="max_completion_tokens", echo_models="qwen"),
+    replace(_OPEN_HOST, name="cerebras", max_tokens="max_completion_tokens"),
+    replace(_OPEN_HOST, name="together", template=True, ends_with_done=True),
+    replace(_OPEN_HOST, name="bedrock", max_tokens="max_completion_tokens"),
     replace(_PLAIN, name="huggingface"),
     replace(_PLAIN, name="featherless"),
     replace(_PLAIN, name="nvidia"),
@@ -142,10 +176,10 @@ _ROWS: Sequence[ChatDialect] = (
     replace(_PLAIN, name="databricks", template=False, usage_unasked=True),
     replace(_PLAIN, name="cloudflare", template=False),
     # Local servers.
-    replace(_PLAIN, name="vllm", echo="reasoning"),
-    replace(_PLAIN, name="llamacpp"),
-    replace(_PLAIN, name="lmstudio"),
-    replace(_PLAIN, name="ollama", echo="reasoning", images_in_results=True),
+    replace(_OPEN_HOST, name="vllm", template=True),
+    replace(_PLAIN, name="llamacpp", needs_reasoning_models=""),
+    replace(_PLAIN, name="lmstudio", needs_reasoning_models=""),
+    replace(_OPEN_HOST, name="ollama", template=True, images_in_results=True),
 )
 
 DIALECTS: Mapping[str, ChatDialect] = {row.name: row for row in _ROWS}

@@ -23,7 +23,7 @@ from .content import build_text_item
 from .dialect import ChatDialect, get_dialect
 from .lint import get_message_rules
 from .message_encoding import ChatMessageEncoder
-from .settings_encoder import encode_settings
+from .settings_encoder import can_think_with_tools, encode_settings
 from .tools import encode_tools
 
 PATH = "/chat/completions"
@@ -41,7 +41,8 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     settings = request.settings
     dialect = get_dialect(profile.dialect)
     writer = ChatMessageEncoder(request.messages, profile, dialect, echo=settings.echo_reasoning)
-    name = (request.session_id, profile.model, settings.echo_reasoning) if request.session_id else None
+    kind = (profile.model, settings.echo_reasoning, profile.needs_reasoning)
+    name = (request.session_id, *kind) if request.session_id else None
     rules = get_message_rules(profile.dialect)
     pieces = memo.encode_messages(name, request.messages, writer.encode_message, rules, CONTINUE_MESSAGE)
     mark = _build_cache_marker(settings, profile)
@@ -131,6 +132,8 @@ def _build_body_fields(request: Request, profile: Profile, dialect: ChatDialect)
     if request.output is not None and profile.output != "none":
         head["response_format"] = _encode_response_format(request.output, profile)
     head.update(encode_settings(settings, profile, dialect))
+    if request.tools and profile.tools == "native" and not can_think_with_tools(profile, dialect):
+        head["reasoning_effort"] = "none"  # also where none is set: the newest models think by default
     return merge_extra_body(head, settings.extra_body) if settings.extra_body else head
 
 

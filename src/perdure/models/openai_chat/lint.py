@@ -12,9 +12,13 @@ from typing import Any, cast
 from msgspec import Struct
 
 from perdure.models.encoding_memo import Item, ProviderRuleError
+from perdure.models.openai_model_features import get_openai_model_features
 from perdure.models.profile import Profile
 
-from .dialect import ChatDialect, get_dialect
+from .dialect import REASONING_CONTENT, ChatDialect, get_dialect
+from .message_encoding import is_reasoning_needed
+from .reasoning_details import REASONING_DETAILS_FIELD
+from .settings_encoder import can_think_with_tools
 
 MAX_TOOLS = 128
 _is_tool_name = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
@@ -22,6 +26,7 @@ _is_nine_letter_id = re.compile(r"[A-Za-z0-9]{9}").fullmatch
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _CAPABILITY_BY_ITEM_TYPE = {"image_url": "images", "input_audio": "audio", "file": "documents", "video_url": "video"}
 """Capability (a field of `Profile`) that each type of content item needs."""
+_REASONING_FIELDS = (REASONING_CONTENT, REASONING_DETAILS_FIELD, "reasoning")
 
 
 class ChatRulesState(Struct, frozen=True):
@@ -123,6 +128,7 @@ def lint(body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
     """Return a sentence for each rule of the provider that a request body breaks."""
     return [
         *_lint_messages(body, profile),
+        *_lint_reasoning(body, profile),
         *_lint_tools(body),
         *_lint_tool_choice(body),
         *_lint_response_format(body),
@@ -146,6 +152,15 @@ def _lint_messages(body: Mapping[str, Any], profile: Profile) -> Iterator[str]:
     for kind in sorted(kinds & _CAPABILITY_BY_ITEM_TYPE.keys()):
         if not getattr(profile, _CAPABILITY_BY_ITEM_TYPE[kind]):
             yield f"there is an item {kind!r}, and {profile.model!r} takes no {_CAPABILITY_BY_ITEM_TYPE[kind]}"
+
+
+def _lint_reasoning(body: Mapping[str, Any], profile: Profile) -> Iterator[str]:
+    is_off = _as_object(body.get("thinking")).get("type") == "disabled"
+    if is_off or not is_reasoning_needed(profile, get_dialect(profile.dialect)):
+        return
+    for place, item in enumerate(_as_objects(body.get("messages"))):
+        if item.get("tool_calls") and not any(item.get(field) for field in _REASONING_FIELDS):
+            yield f"messages[{place}] has calls and no {REASONING_CONTENT!r}, which {profile.model!r} needs"
 
 
 def _lint_tools(body: Mapping[str, Any]) -> Iterator[str]:
@@ -203,6 +218,15 @@ def _lint_settings(body: Mapping[str, Any], profile: Profile) -> Iterator[str]:
         yield "no model is named"
     if body.get("stream_options") is not None and not body.get("stream"):
         yield "stream_options is only allowed together with stream"
+    dialect = get_dialect(profile.dialect)
+    features = get_openai_model_features(profile.model)
+    effort = body.get("reasoning_effort") or ("high" if features.thinks_unasked else "none")
+    if body.get("tools") and not can_think_with_tools(profile, dialect) and effort != "none":
+        yield f"{profile.model!r} takes functions with reasoning_effort 'none' only; it thinks in Responses"
+    if dialect.has_openai_limits and features.sampling == "never":
+        for name in ("temperature", "top_p"):
+            if body.get(name) not in (None, 1):
+                yield f"{name} is {body[name]!r}, and {profile.model!r} takes none"
     if {"max_tokens", "max_completion_tokens"} <= body.keys():
         yield "max_tokens and max_completion_tokens exclude each other"
 

@@ -1,7 +1,8 @@
 """Encode messages for the chat completions API; each encoded message is cached. No I/O.
 
 A model gets its own thinking back on turns in which it called tools, and never that of another model: models that think
-between calls lose track without it, and on other turns it is ignored or refused.
+between calls lose track without it, and on other turns it is ignored or refused. Some models refuse every turn without
+thinking: they get their own on all turns, and a placeholder on those of other models.
 """
 
 import hashlib
@@ -20,11 +21,14 @@ from perdure.models.tool_names import sanitize_tool_name
 
 from .annotations import ANNOTATION_FIELD
 from .content import build_text_item, encode_media, encode_part, encode_user_content
-from .dialect import ChatDialect
+from .dialect import REASONING_CONTENT, ChatDialect
 from .reasoning_details import REASONING_DETAILS_FIELD
 
 _PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 """Placeholder that Gemini 3 accepts as the signature of a call that it did not write."""
+
+REASONING_PLACEHOLDER = " "
+"""Thinking of a turn that has none. The makers of these models refuse an empty text."""
 
 _ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _MAX_ID_LENGTH = 40
@@ -43,7 +47,8 @@ class ChatMessageEncoder:
         self._profile = profile
         self._dialect = dialect
         self._echoes = dialect.is_reasoning_sent_back(profile.model) if echo is None else echo
-        self._field = dialect.echo or "reasoning_content"
+        self._needs_reasoning = is_reasoning_needed(profile, dialect)
+        self._field = REASONING_CONTENT if self._needs_reasoning else dialect.echo or REASONING_CONTENT
         self._must_sign = dialect.signed_calls and "gemini-3" in profile.model
 
     def encode_message(self, message: Message) -> Sequence[dict[str, Any]]:
@@ -72,10 +77,12 @@ class ChatMessageEncoder:
             _add_text_signature(message, item)
         if self._dialect.file_annotations and (read := _list_file_annotations(message)):
             item[ANNOTATION_FIELD] = read
+        if is_own and self._echoes and (calls or self._needs_reasoning):
+            self._add_reasoning(message, item)
+        if self._needs_reasoning:
+            item.setdefault(self._field, REASONING_PLACEHOLDER)
         if not calls:
             return [item]
-        if is_own and self._echoes:
-            self._add_reasoning(message, item)
         item["tool_calls"] = [
             self._encode_tool_call(call, is_own=is_own, is_first=place == 0) for place, call in enumerate(calls)
         ]
@@ -88,6 +95,8 @@ class ChatMessageEncoder:
         words = "".join([thought.text for thought in thoughts])
         if blocks:
             item[REASONING_DETAILS_FIELD] = blocks
+            if words and self._needs_reasoning:  # gateways pass on no more than this field to these models
+                item[self._field] = words
         elif words and self._field == "content":
             thinking = {"type": "thinking", "thinking": [build_text_item(words)]}
             item["content"] = [thinking, build_text_item(item["content"])] if "content" in item else [thinking]
@@ -140,6 +149,11 @@ class ChatMessageEncoder:
         if all(item["type"] == "text" for item in items):
             return "\n".join([item["text"] for item in items])
         return items
+
+
+def is_reasoning_needed(profile: Profile, dialect: ChatDialect) -> bool:
+    """Return True if the model refuses turns of the assistant without thinking."""
+    return profile.needs_reasoning or dialect.is_reasoning_needed(profile.model)
 
 
 _STATUS_PREFIXES: Mapping[Status, str] = {

@@ -5,6 +5,7 @@ from typing import Any
 
 from perdure.core.model import Settings
 from perdure.models.chat_template_thinking import build_template_kwargs
+from perdure.models.openai_model_features import get_openai_model_features
 from perdure.models.profile import Profile
 
 from .dialect import ChatDialect, ReasoningStyle
@@ -13,8 +14,7 @@ from .dialect import ChatDialect, ReasoningStyle
 def encode_settings(settings: Settings, profile: Profile, dialect: ChatDialect) -> dict[str, Any]:
     """Return the chat completions fields for these settings, named as the dialect does, without unsupported ones."""
     fields: dict[str, Any] = {
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
+        **_encode_sampling(settings, profile, dialect),
         dialect.max_tokens: settings.max_output_tokens,
         "stop": list(settings.stop_sequences) or None,
     }
@@ -25,6 +25,20 @@ def encode_settings(settings: Settings, profile: Profile, dialect: ChatDialect) 
     if kwargs := _build_template_kwargs(settings, profile, dialect):
         said["chat_template_kwargs"] = kwargs
     return said
+
+
+def can_think_with_tools(profile: Profile, dialect: ChatDialect) -> bool:
+    """Return True if the model accepts functions in a request in which it may think."""
+    return profile.thinks_with_tools and (
+        not dialect.has_openai_limits or get_openai_model_features(profile.model).thinks_with_tools
+    )
+
+
+def _encode_sampling(settings: Settings, profile: Profile, dialect: ChatDialect) -> dict[str, Any]:
+    is_accepted = not dialect.has_openai_limits or get_openai_model_features(profile.model).accepts_sampling(settings)
+    if not (profile.sampling and is_accepted):
+        return {}
+    return {"temperature": settings.temperature, "top_p": settings.top_p}
 
 
 def _build_template_kwargs(settings: Settings, profile: Profile, dialect: ChatDialect) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.models.profile import Profile
 
@@ -27,6 +28,8 @@ class ResponsesDialect(Struct, frozen=True, kw_only=True):
     """True if the provider accepts `max_output_tokens`."""
     least_output: int = 16
     """The smallest accepted `max_output_tokens`."""
+    needs_reasoning: bool = False
+    """True if the provider refuses calls without the reasoning before them: those of other models get a placeholder."""
     cache_key: bool = True
     """True if the provider accepts `prompt_cache_key`."""
     system_role: str = "system"
@@ -57,9 +60,10 @@ _OPEN = ResponsesDialect(encrypted=False, cache_key=False, rich_results=False, l
 
 DIALECTS: Mapping[str, ResponsesDialect] = {
     "": _OPENAI,
+    "azure": _OPENAI,
     "silent": _SILENT,
     "open": _OPEN,
-    "deepseek": _OPEN,
+    "deepseek": replace(_OPEN, needs_reasoning=True),
     "lmstudio": _OPEN,
     "vllm": _OPEN,
     "ollama": _OPEN,

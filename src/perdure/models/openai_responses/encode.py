@@ -13,6 +13,7 @@ from perdure.core.error import ConfigError
 from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tool_merging import merge_tool_definitions
+from perdure.models.openai_model_features import get_openai_model_features
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect
 from perdure.models.wire_format import EncodedRequest
@@ -40,7 +41,8 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     dialect = get_dialect(profile)
     stored = settings.extra_body.get("store") is True
     writer = ResponsesMessageEncoder(request.messages, profile, dialect, echo=settings.echo_reasoning, stored=stored)
-    name = (request.session_id, settings.echo_reasoning, stored) if request.session_id else None
+    kind = (settings.echo_reasoning, stored, profile.needs_reasoning)
+    name = (request.session_id, *kind) if request.session_id else None
     pieces = memo.encode_messages(name, request.messages, writer.encode_message, ResponsesMessageRules(dialect))
     head = encode_lossy_json(_build_body_fields(request, profile, dialect))
     return EncodedRequest(PATH, b'%b,"input":[%b]}' % (head[:-1], b",".join(pieces)))
@@ -59,17 +61,18 @@ def _build_body_fields(request: Request, profile: Profile, dialect: ResponsesDia
         head["text"] = {"format": _encode_response_format(request.output, profile)}
     if dialect.cache_key and request.session_id and settings.cache != "off":
         head["prompt_cache_key"] = build_cache_key(request.session_id)
-    head.update(_encode_settings(settings, dialect))
+    head.update(_encode_settings(settings, profile, dialect))
     return _merge_extra_body(head, settings.extra_body)
 
 
-def _encode_settings(settings: Settings, dialect: ResponsesDialect) -> dict[str, Any]:
+def _encode_settings(settings: Settings, profile: Profile, dialect: ResponsesDialect) -> dict[str, Any]:
     asked: dict[str, Any] = {}
     if dialect.reasoning and (reasoning := _encode_reasoning(settings)):
         asked["reasoning"] = reasoning
     if dialect.output_limit:
         asked["max_output_tokens"] = settings.max_output_tokens
-    if dialect.sampling:
+    features = get_openai_model_features(profile.model)
+    if dialect.sampling and profile.sampling and features.accepts_sampling(settings):
         asked.update(temperature=settings.temperature, top_p=settings.top_p)
     return {name: value for name, value in asked.items() if value is not None}
 

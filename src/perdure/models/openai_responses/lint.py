@@ -6,6 +6,7 @@ from typing import Any
 
 from perdure.models.encoding_memo import ProviderRuleError
 from perdure.models.mistyped_json_fields import as_dict, as_dicts
+from perdure.models.openai_model_features import get_openai_model_features
 from perdure.models.profile import Profile
 from perdure.models.schemas import find_violations
 
@@ -26,6 +27,7 @@ def lint(body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
         *_lint_tool_choice(body),
         *_lint_response_format(body),
         *_lint_settings(body, dialect),
+        *_lint_sampling(body, profile),
     ]
 
 
@@ -112,6 +114,13 @@ def _lint_schema(given: Any, what: str, *, strict: bool) -> Iterator[str]:
     schema = {word: value for word, value in as_dict(given).items() if word != "$schema"}  # accepted and ignored
     for violation in find_violations(schema, "openai_strict" if strict else "plain"):
         yield f"{what} has a schema that is refused: {violation}"
+
+
+def _lint_sampling(body: Mapping[str, Any], profile: Profile) -> Iterator[str]:
+    if get_openai_model_features(profile.model).sampling == "never":
+        for name in ("temperature", "top_p"):
+            if body.get(name) not in (None, 1):
+                yield f"{name} is {body[name]!r}, and {profile.model!r} takes none"
 
 
 def _lint_settings(body: Mapping[str, Any], dialect: ResponsesDialect) -> Iterator[str]:

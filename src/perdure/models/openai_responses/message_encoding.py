@@ -22,6 +22,12 @@ from .dialect import ResponsesDialect
 
 NO_OUTPUT = "(no output)"
 """Text of a result that is empty."""
+_REASONING_PLACEHOLDER: Item = {
+    "type": "reasoning",
+    "summary": [],
+    "content": [{"type": "reasoning_text", "text": " "}],
+}
+"""Reasoning of a turn that has none, for models that refuse calls without it."""
 
 
 class ResponsesMessageEncoder:
@@ -42,6 +48,7 @@ class ResponsesMessageEncoder:
         self._dialect = dialect
         self._echo = echo
         self._stored = stored
+        self._needs_reasoning = dialect.needs_reasoning or profile.needs_reasoning
         self._ids = CallIdTranslator(messages, profile, is_valid=self._is_valid_id)
         self._before: Message | None = None
 
@@ -84,6 +91,8 @@ class ResponsesMessageEncoder:
                 case Thinking() if echoes:
                     items.append(self._encode_thinking(part))
                 case ToolCall():
+                    if self._needs_reasoning and not any(each["type"] == "reasoning" for each in items):
+                        items.append(_REASONING_PLACEHOLDER)
                     items.append(self._encode_call(part, own=own, echoes=echoes))
                 case Media():
                     items.append(

@@ -118,11 +118,16 @@ def _build_error(meaning: ErrorKind, provider: str, status: int, said: ParsedErr
     kind, what, advice = _ERRORS[meaning]
     if meaning == "request":
         advice = _get_request_advice(status, said)
-    return kind(_format_message(what.format(provider), status, said, advice), retry_after_seconds=wait)
+    error = kind(_format_message(what.format(provider), status, said, advice), retry_after_seconds=wait)
+    if isinstance(error, BadRequest):
+        error.is_unknown_model = advice in {_CHECK_MODEL, _CHECK_URL}
+    return error
 
 
 _SHORTEN = "shorten the conversation, or use a model with a larger window"
 _LATER = "wait for the next period, or request a higher quota"
+_CHECK_MODEL = "check the name of the model, and that the key may use it"
+_CHECK_URL = "check the base URL and the name of the model"
 _ERRORS: Mapping[ErrorKind, tuple[type[ModelError], str, str]] = {
     "unpaid": (AuthFailed, "the account at {} has no credit or quota left", "check its plan and its billing"),
     "key": (AuthFailed, "{} rejected the API key", "check the key and its permissions"),
@@ -137,9 +142,9 @@ _ERRORS: Mapping[ErrorKind, tuple[type[ModelError], str, str]] = {
 
 def _get_request_advice(status: int, said: ParsedError) -> str:
     if "modelnotfound" in said.codes or signs.UNKNOWN_MODEL_PHRASES.search(said.text):
-        return "check the name of the model, and that the key may use it"
+        return _CHECK_MODEL
     if status in signs.WRONG_URL_STATUSES:
-        return "check the base URL and the name of the model"
+        return _CHECK_URL
     return "the request has to be changed; a retry does not help"
 
 

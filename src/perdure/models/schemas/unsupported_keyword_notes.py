@@ -15,6 +15,9 @@ _IGNORED_KEYWORDS = frozenset(
 )
 """Keywords that do not constrain a value."""
 
+_VALUE_KEYWORDS = frozenset({"default", "const", "example"})
+"""Keywords that contain a value of the instance, for which `false` is one like any other."""
+
 _PHRASES: Mapping[str, str] = {
     "minLength": "at least {} characters",
     "maxLength": "at most {} characters",
@@ -51,7 +54,9 @@ def describe_keyword(keyword: str, value: Any) -> str:
     """Return a phrase for a JSON Schema keyword, such as `at most 5 items`; empty if the keyword is no constraint."""
     if keyword in _IGNORED_KEYWORDS or keyword.startswith("x-"):
         return ""
-    if (keyword == "additionalProperties" and isinstance(value, bool)) or value is None or value is False:
+    if (keyword == "additionalProperties" and isinstance(value, bool)) or value is None:
+        return ""
+    if value is False and keyword not in _VALUE_KEYWORDS:  # it constrains nothing
         return ""
     return _PHRASES.get(keyword, keyword + " {}").format(_format_value(keyword, value))
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from perdure.core.error import AuthFailed, ConfigError, ModelError, ProviderDown
 from perdure.models.auth import TokenSource, fetch_token
 from perdure.models.model_list import SupportsGet
-from perdure.models.vertex_environment import TOKEN_VARIABLE, get_adc_path
+from perdure.models.vertex_environment import TOKEN_VARIABLE, get_adc_path, refuse_default_credentials_of_others
 from perdure.net.error import NetError
 from perdure.net.pooled_http_transport import get_shared_transport
 from perdure.net.transport import Transport
@@ -92,6 +92,7 @@ class GoogleAuth:
         with self._lock:
             try:
                 if self._credentials is None:
+                    refuse_default_credentials_of_others()
                     self._credentials = google_auth.default(scopes=[SCOPE], request=request)[0]
                 credentials = self._credentials
                 if not credentials.valid or credentials.token == rejected:

@@ -7,7 +7,7 @@ that session runs again: its log lists them.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeAlias
@@ -32,13 +32,12 @@ from perdure.core.fold import State, fold_events
 from perdure.core.inbox import build_resolution_post
 from perdure.core.inherited_permission_gates import BackgroundTaskCaller, restrict_gate
 from perdure.core.jsonable import error_message
-from perdure.core.last_run_progress import GIVEN_BY_SETTING
-from perdure.core.message import NO_USAGE, Message, Text
+from perdure.core.last_run_progress import GIVEN_BY_SETTING, has_unreported_task
+from perdure.core.message import NO_USAGE, Message, Text, merge_labels
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
 from perdure.core.run_function_types import SHUTDOWN_REASON, find_shutdown_signal
-from perdure.core.shared_budget import budgeted
-from perdure.core.stop_conditions import Limits
+from perdure.core.stop_conditions import Limits, merge_limits
 from perdure.core.store import (
     Post,
     SessionPlace,
@@ -53,13 +52,14 @@ from perdure.core.store import (
 from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.background_agent_task import BackgroundAgentTask, is_result_unreported, list_background_jobs
 from perdure.runtime.driver import detach_current_task, is_inside_run, leave_run_for_others, pass_post_to_run
-from perdure.runtime.late_background_agent_results import forward_late_inbox_results
+from perdure.runtime.late_background_agent_results import forward_late_inbox_results, forward_stranded_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
 from perdure.runtime.session_channel import DRAIN_SECONDS
+from perdure.runtime.subagent_result import build_subagent_result
+from perdure.runtime.task_end_report import record_task_end_report
 
 from .child_run import DEPTH_SETTING, SHOWN_ANSWER_CHARACTERS, get_delegation_depth
-from .subagent_result import build_subagent_result
 
 logger = logging.getLogger("perdure")
 
@@ -168,6 +168,10 @@ class BackgroundAgents:
         """Return the status of a task, and its agent's answer (empty until the task is over)."""
         return self._derive_status(run, job, await _read_task_state(run, job))
 
+    async def read_task_labels(self, run: Run, jobs: Iterable[BackgroundAgentTask]) -> tuple[str, ...]:
+        """Return the labels of all that the agents of these tasks have seen, and their answers may follow from."""
+        return merge_labels(*[(await _read_task_state(run, job)).labels for job in jobs])
+
     def _derive_status(self, run: Run, job: BackgroundAgentTask, state: State) -> tuple[str, str]:
         """Derive the status and answer of a task from the state of its session."""
         in_progress = _task_key(run.log.store, job) in self._tasks
@@ -179,7 +183,7 @@ class BackgroundAgents:
             return ("waiting" if is_asking else "running" if in_progress else "interrupted"), ""
         last = past[-1]
         assert last.run_ended_event is not None  # noqa: S101 - filtered above
-        outcome = rebuild_outcome(job.session_id, state.messages, last, last.run_ended_event)
+        outcome = rebuild_outcome(job.session_id, state, last, last.run_ended_event)
         return outcome.status, str(build_subagent_result(job.agent, outcome).content)
 
     async def resolve_inbox_items(self, run: Run, answers: Mapping[BackgroundAgentTask, str], *events: Event) -> None:
@@ -193,6 +197,13 @@ class BackgroundAgents:
         ]
         if resolved:
             await run.emit(*map(run.stamp_event, (*resolved, *events)), entry_ids=[job.post_id for job in pending])
+        for job in pending:
+            await self._record_report(run, job)
+
+    async def _record_report(self, run: Run, job: BackgroundAgentTask) -> None:
+        """Record in the log of a task that its end was reported; a task in progress does so itself when it ends."""
+        if job.agent in self.agents and _task_key(run.log.store, job) not in self._tasks:
+            await record_task_end_report(self._build_session(run, job))
 
     # -- for the extension ---------------------------------------------------------------------------------------------
 
@@ -205,11 +216,14 @@ class BackgroundAgents:
                 await self.record_task(run, job)
         await self.report_ended_tasks(run)
         self.resume_tasks(run)
+        if not run.state.turns:  # a process may have died in the middle of that: found once, before the first request
+            await forward_stranded_results(run.log.store, run.session_id, run.state, run.clock)
         for job in list_background_jobs(run.state, run.log.store):
             if not is_result_unreported(run, job) and job.call_id in run.state.subagents:
-                await run.emit(
-                    run.stamp_event(self._build_subagent_finished(run, job, await _read_task_state(run, job)))
-                )
+                state = await _read_task_state(run, job)
+                if has_unreported_task(state.settings):
+                    await self._record_report(run, job)  # a process died before it could
+                await run.emit(run.stamp_event(self._build_subagent_finished(run, job, state)))
 
     async def report_ended_tasks(self, run: Run) -> None:
         """Post the answers of tasks that have ended, if their process died before it could."""
@@ -315,6 +329,8 @@ class BackgroundAgents:
         except PerdureError as error:  # it is posted when that session runs again
             words = "the end of agent %s of session %s cannot be posted: %s"
             logger.warning(words, job.handle, run.full_session_id, error)
+            return
+        await record_task_end_report(self._build_session(run, job))
 
     async def _post_answer_if_over(self, run: Run, job: BackgroundAgentTask) -> None:
         """Post the answer of a task that had ended when its asyncio task was cancelled, or its process died.
@@ -399,12 +415,8 @@ class BackgroundAgents:
         Its agent inherits budgets, gate, deps and limits from the run that gave the task.
         """
         agent = self.agents[job.agent]
-        model = agent.model
-        for ledger in run.spec.budgets:
-            model = model if ledger is agent.budget else budgeted(model, ledger)
         process_end = find_shutdown_signal(run.engine)
         inherited = agent.replace(
-            model=model,
             engine=agent.engine if process_end is None else process_end.wrap_engine(agent.engine),
             permission=restrict_gate(agent.permission, run.gate, _build_caller_identity(run))
             if self.narrow_permission or agent.permission is None
@@ -414,7 +426,7 @@ class BackgroundAgents:
             limits=_restrict_limits(run, agent.limits),
             watchers=[*agent.watchers, self._build_event_forwarder(run, job)],
         )
-        return Session(inherited, job.session_id, run.log.store, redaction=run.redaction)
+        return Session(inherited, job.session_id, run.log.store, redaction=run.redaction, budgets=run.spec.budgets)
 
     def _build_event_forwarder(self, run: Run, job: BackgroundAgentTask) -> Any:
         """Return a watcher that republishes the events of a task's session in the session that gave the task."""
@@ -441,14 +453,12 @@ def _build_caller_identity(run: Run) -> BackgroundTaskCaller:
 
 def _restrict_limits(run: Run, limits: Limits) -> Limits:
     """Return the limits of a task, with tokens and cost reduced to what is left of those of the run that gives it."""
-    tokens, cost_usd = limits.token_budget, limits.max_cost_usd
-    if run.limits.token_budget is not None:
-        left = max(1, run.limits.token_budget - run.state.usage.total_tokens)
-        tokens = left if tokens is None else min(tokens, left)
-    if run.limits.max_cost_usd is not None:
-        left_usd = max(_MIN_COST_USD, run.limits.max_cost_usd - (run.cost_usd or 0.0))
-        cost_usd = left_usd if cost_usd is None else min(cost_usd, left_usd)
-    return msgspec.structs.replace(limits, token_budget=tokens, max_cost_usd=cost_usd)
+    tokens, cost_usd = run.limits.token_budget, run.limits.max_cost_usd
+    left = Limits(
+        token_budget=None if tokens is None else max(1, tokens - run.state.usage.total_tokens),
+        max_cost_usd=None if cost_usd is None else max(_MIN_COST_USD, cost_usd - (run.cost_usd or 0.0)),
+    )
+    return merge_limits(limits, left)
 
 
 def _task_key(store: Store, job: BackgroundAgentTask) -> TaskKey:

@@ -21,7 +21,7 @@ from perdure.core.interrupted_run_repair import build_repair_events
 from perdure.core.jsonable import error_message, replace_surrogates
 from perdure.core.loop import execute
 from perdure.core.message import Message, Text
-from perdure.core.outcome import Outcome
+from perdure.core.outcome import Outcome, select_run_entries
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.run import Engine, Run
 from perdure.core.run_function_types import get_engine_name
@@ -35,8 +35,7 @@ from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.redaction_across_agents import add_agent_redactors
 from perdure.runtime.run_builder import build_run, check_deps
-
-from .subagent_result import build_subagent_result
+from perdure.runtime.subagent_result import build_subagent_result
 
 MAX_DEPTH = 5
 """Default for the most agents in a row below a session."""
@@ -101,7 +100,7 @@ async def run_subagent(task: SubagentTask, parent: Run) -> ToolOutput:
         state = parent.state.get_child(task.path)
         past = state.runs_by_input_id.get(task.call_id)
         if past is not None and past.run_ended_event is not None:
-            outcome = rebuild_outcome(parent.session_id, state.messages, past, past.run_ended_event)
+            outcome = rebuild_outcome(parent.session_id, state, past, past.run_ended_event)
         else:
             outcome = await _run_child_or_repair(task, parent, state, past)
         result = build_subagent_result(task.name, outcome, task.output, task.path)
@@ -153,6 +152,9 @@ async def _open_and_drive_child(
     await add_agent_redactors(task.agent, state, parent.redaction)
     async with task.agent.open_lifespans():
         child = _build_child_run(task, parent, state)
+        if past is not None:
+            stored = await parent.log.store.read(parent.session_id)
+            child.entries = select_run_entries(stored, child.run_id)
         await parent.emit(*_build_opening_events(task, parent, child, past), sync=True)
         child.count_past_usage()
         parent.children.append(child)

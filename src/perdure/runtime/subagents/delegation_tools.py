@@ -24,10 +24,10 @@ from perdure.runtime.background_agent_task import (
 )
 from perdure.runtime.extension import Extension
 from perdure.runtime.handoff import sanitize_agent_name
+from perdure.runtime.subagent_result import get_last_text
 
 from .background_agents import BackgroundAgents
 from .child_run import MAX_DEPTH, SubagentTask, check_depth, get_child_run_path, run_subagent
-from .subagent_result import get_last_text
 from .subagent_tool import TASK_DESCRIPTION
 
 A = TypeVar("A", bound=AgentSpec[Any])
@@ -168,7 +168,7 @@ def _build_wait_tool(crew: BackgroundAgents) -> Tool[..., Any]:
         context: ToolContext[Any],
         handles: Annotated[list[str], "The handles to wait for; empty for all that are at work."] = [],  # noqa: B006 - never changed
         timeout_seconds: Annotated[float, "Seconds to wait at most."] = WAIT_SECONDS,
-    ) -> str:
+    ) -> ToolOutput:
         """Wait until agents that work in the background are done, and read their answers."""
         run = context.run
         before = _get_reported_before(context)  # reported by this very call before a crash cut it off
@@ -178,14 +178,16 @@ def _build_wait_tool(crew: BackgroundAgents) -> Tool[..., Any]:
             if is_result_unreported(run, each) or each.handle in before
         ]
         if not jobs:
-            return "No agent is at work in the background."
+            return ToolOutput("No agent is at work in the background.")
         await crew.wait_for_tasks(run, jobs, timeout_seconds)
         return await _report_tasks(crew, context, jobs)
 
     return tool(wait_for_agents, effect="read", credentials=False)
 
 
-async def _report_tasks(crew: BackgroundAgents, context: ToolContext[Any], jobs: Sequence[BackgroundAgentTask]) -> str:
+async def _report_tasks(
+    crew: BackgroundAgents, context: ToolContext[Any], jobs: Sequence[BackgroundAgentTask]
+) -> ToolOutput:
     """Report the status of tasks to the model. Tasks that are over are not reported again by the inbox."""
     run, lines, ends = context.run, list[str](), dict[BackgroundAgentTask, str]()
     for job in jobs:
@@ -197,7 +199,7 @@ async def _report_tasks(crew: BackgroundAgents, context: ToolContext[Any], jobs:
             lines.append(f"{job.handle} ({status}), given the task {job.task!r}:\n{answer}")
     told = {**_get_open_reports(context), context.call_id: [job.handle for job in ends]}
     await crew.resolve_inbox_items(run, ends, ValueKept(_REPORTED_KEY, told))
-    return "\n\n".join(lines)
+    return ToolOutput("\n\n".join(lines), labels=await crew.read_task_labels(run, ends))
 
 
 def _get_reported_before(context: ToolContext[Any]) -> Sequence[str]:
@@ -212,17 +214,19 @@ def _get_open_reports(context: ToolContext[Any]) -> dict[str, list[str]]:
 
 
 def _build_list_tool(crew: BackgroundAgents) -> Tool[..., Any]:
-    async def list_agents(context: ToolContext[Any]) -> str:
+    async def list_agents(context: ToolContext[Any]) -> ToolOutput:
         """List the agents that tasks can be given to, with the status and last answer of each."""
         run, lines = context.run, list[str]()
         jobs = list_background_jobs(run.state, run.log.store)
+        answered: list[BackgroundAgentTask] = []
         for name in crew.agents:
             status, answer = _get_foreground_status(run, name)
             lines.append(_format_agent_line(name, status, answer))
             for job in [each for each in jobs if each.agent == name]:
                 status, answer = await crew.get_task_status(run, job)
                 lines.append(_format_agent_line(f"  {job.handle}", status, answer))
-        return "\n".join(lines)
+                answered += [job] if answer else []
+        return ToolOutput("\n".join(lines), labels=await crew.read_task_labels(run, answered))
 
     return tool(list_agents, effect="read", credentials=False)
 

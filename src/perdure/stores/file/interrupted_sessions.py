@@ -38,6 +38,8 @@ class FileRunProgress(msgspec.Struct, frozen=True):
 
 
 class _SeqAndTime(msgspec.Struct, frozen=True):
+    """Number and time of an entry, decoded from its JSON without the rest."""
+
     seq: int
     at: float
 

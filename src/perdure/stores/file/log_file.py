@@ -15,6 +15,7 @@ from perdure.core import fault_injection as faults
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Entry
 from perdure.core.store import Lease
+from perdure.stores.direct_write_lock import DirectWriteLock
 
 from .file_io import close_file, get_file_identity, open_file, sync_data, sync_folder, to_store_error, write_all
 from .forks import read_shared_entries, recover_or_create_key
@@ -83,7 +84,7 @@ class FileLog:
         """The ids of posts that are known to be entries."""
         self._place = place
         self._lock = lock
-        self._turn = threading.Lock()
+        self._turn = DirectWriteLock()
         self._swap = threading.Lock()
         """Locked while another file replaces this one, so that no reader combines one file with the size of the
         other.
@@ -101,19 +102,19 @@ class FileLog:
 
     def append_now(self, entries: Sequence[Entry]) -> bool:
         """Append entries without waiting. If that is not possible, write nothing and return False."""
-        if not self._turn.acquire(blocking=False):
+        if not self._turn.is_free:
             return False
-        try:
+        with self._turn.moment:
+            if not self._turn.is_free_for_this_write:
+                return False
             if self._is_closed or not self._is_sound or not self._has_next_numbers(entries):
                 return False
             self._write_entries(entries, sync=False)
-        finally:
-            self._turn.release()
         return True
 
     def append(self, entries: Sequence[Entry], *, sync: bool) -> None:
         """Append entries to the log, all or none; their numbers must follow its last entry."""
-        with self._turn:
+        with self._turn.hold():
             if self._is_closed:
                 raise Fenced(build_fenced_message(self.lease))
             if not self._is_sound:
@@ -130,7 +131,7 @@ class FileLog:
     def redact(self, entry: Entry) -> None:
         """Replace the entry with the same number in this file, and overwrite the old file on the disk."""
         body = encode_body(entry)
-        with self._turn:
+        with self._turn.hold():
             if self._is_closed:
                 raise Fenced(build_fenced_message(self.lease))
             if not self._is_sound:
@@ -150,7 +151,7 @@ class FileLog:
         """Wait until all appended entries are on the disk; return False if the log is closed. Raises `OSError` and
         `StoreError`.
         """
-        with self._turn:
+        with self._turn.hold():
             if self._is_closed:
                 return False
             if not self._is_sound:
@@ -169,7 +170,7 @@ class FileLog:
 
     def close(self) -> LastFileState | None:
         """Close the file and release the lock; return the state of the file if it is undamaged, else `None`."""
-        with self._turn:
+        with self._turn.hold():
             if self._is_closed:
                 return None
             self._is_closed = True

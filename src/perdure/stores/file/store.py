@@ -8,7 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
@@ -17,8 +17,11 @@ from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import Fenced, StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo, SessionPlace, StoreSize, run_to_completion
+from perdure.files.runtime_files import trust_runtime_file
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
 from perdure.stores.private_paths import make_path_absolute
+from perdure.stores.store_threads import StoreThreads
+from perdure.stores.thread_future import follow_thread
 from perdure.stores.title_and_search_text import has_large_content
 
 from .file_io import to_store_error
@@ -40,12 +43,13 @@ class FileStore:
 
     def __init__(self, folder: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._path = make_path_absolute(folder)
+        trust_runtime_file(self, self._path, "folder")
         self._clock = clock
         self._logs: dict[str, FileLog] = {}
         self._folder = SessionsFolder(self._path, clock, self._find_driven_log)
         self._pid = 0
         self._lock = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: StoreThreads | None = None
 
     @property
     def identity(self) -> str:
@@ -215,9 +219,9 @@ class FileStore:
         if threads is None or not is_ours:  # nothing was opened, or by the process of which we are a fork
             self._lock = threading.Lock()
             return
-        closing = threads.submit(self._release_all, list(logs.values()))
-        threads.shutdown(wait=False)  # they end after this, their last job
-        await _finish_before_cancel(asyncio.wrap_future(closing))
+        closing = threads.submit(partial(self._release_all, list(logs.values())))
+        threads.end()  # they end after this, their last job
+        await _finish_before_cancel(follow_thread(closing))
 
     # -- what is done by a thread --------------------------------------------------------------------------------------
 
@@ -245,12 +249,12 @@ class FileStore:
         A future and not a task: when an event loop is closed all its tasks are cancelled, and this job continues.
         """
         self._check_process()
-        return asyncio.wrap_future(self._submit(partial(self._run_job, job)))
+        return follow_thread(self._submit(partial(self._run_job, job)))
 
     def _submit(self, work: Callable[[], T]) -> "Future[T]":
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(_THREADS, "perdure-file")
+                self._threads = StoreThreads("perdure-file", _THREADS)
             return self._threads.submit(work)
 
     def _run_job(self, job: Callable[[], T]) -> T:

@@ -17,7 +17,7 @@ from .leases import ActiveLease
 # The entry may lie in a session that this one was forked from: it is the same for all that share it.
 _REDACT: Final = """
 WITH ours AS (
-    UPDATE perdure.session SET lease_until = now() + make_interval(secs => $5)
+    UPDATE perdure.session SET lease_until = pg_catalog.now() + pg_catalog.make_interval(secs => $5)
     WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4
     RETURNING key
 ), old AS (
@@ -38,7 +38,7 @@ WITH ours AS (
 ), taken AS (
     DELETE FROM perdure.post USING old WHERE tenant = $1 AND post.session IN ($2, owner) AND post.id = old.id
 )
-SELECT EXISTS (SELECT FROM old), set_config('synchronous_commit', 'on', true) FROM ours"""
+SELECT EXISTS (SELECT FROM old), pg_catalog.set_config('synchronous_commit', 'on', true) FROM ours"""
 _FORGET: Final = "SELECT perdure.forget($1, $2, $3)"
 # The indexes are left for later: to go through all of that of the words takes as long as there are words.
 _SWEEP: Final = """

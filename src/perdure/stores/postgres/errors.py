@@ -50,6 +50,13 @@ _ADVICE: Final[dict[type[psycopg.Error], str]] = {
 }
 
 
+# What a setting of the role, or of the database, forbids for as long as it is there.
+_SETTINGS: Final = {
+    "25006": "the role may be set to only read (default_transaction_read_only); if not, see",
+    "57014": "the role may have a statement_timeout that is too short; if not, see",
+}
+
+
 def is_transient(error: psycopg.Error) -> bool:
     """Return True if a database error is transient: a retry on another connection may succeed."""
     state = error.sqlstate
@@ -76,8 +83,8 @@ def build_unreachable_error(error: psycopg.Error, place: str, seconds: float) ->
     """Build the `StoreError` that says that the server could not be reached for this many seconds."""
     return StoreError(
         f"the store {place!r} could not be used for {seconds:g} s "
-        f"({type(error).__name__}: {format_error_line(error)}): "
-        "see that the server runs and can be reached, then try again"
+        f"({type(error).__name__}: {format_error_line(error)}): {_SETTINGS.get(error.sqlstate or '', 'see')} "
+        "that the server runs and can be reached, then try again"
     )
 
 

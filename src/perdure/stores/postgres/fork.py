@@ -25,10 +25,10 @@ WITH source AS (
     SET head = excluded.head, parent = excluded.parent, at = excluded.at, token = excluded.token, holder = NULL,
         lease_until = NULL, created_at = excluded.created_at, updated_at = excluded.updated_at
     WHERE session.head = 0
-        AND (session.holder IS NULL OR session.lease_until <= now() OR session.holder = ANY($7::text[]))
+        AND (session.holder IS NULL OR session.lease_until <= pg_catalog.now() OR session.holder = ANY($7::text[]))
     RETURNING key
 )
-SELECT head, EXISTS (SELECT FROM made), set_config('synchronous_commit', 'on', true) FROM source"""
+SELECT head, EXISTS (SELECT FROM made), pg_catalog.set_config('synchronous_commit', 'on', true) FROM source"""
 _MADE: Final = "SELECT FROM perdure.session WHERE tenant = $1 AND id = $2 AND token = $3"
 
 

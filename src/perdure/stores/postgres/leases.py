@@ -25,10 +25,10 @@ from .pool import Settings
 
 # What this thread renews need not survive a crash of the server: a lease may end early, never late.
 _RENEW: Final = """
-UPDATE perdure.session SET lease_until = now() + make_interval(secs => $5)
+UPDATE perdure.session SET lease_until = pg_catalog.now() + pg_catalog.make_interval(secs => $5)
 FROM unnest($2::text[], $3::bigint[], $4::text[]) AS held(id, fence, holder)
 WHERE session.tenant = $1 AND session.id = held.id AND session.fence = held.fence AND session.holder = held.holder
-RETURNING session.id, session.fence, set_config('synchronous_commit', 'off', true)"""
+RETURNING session.id, session.fence, pg_catalog.set_config('synchronous_commit', 'off', true)"""
 
 _MAX_UNRELEASED: Final = 16
 """Of one session, so many are remembered: before the newest of more attempts than that, the oldest have expired."""

@@ -21,7 +21,7 @@ _POST: Final = f"""
 INSERT INTO perdure.post AS post(tenant, session, id, at, token, version, body)
 SELECT $1, $2, $3, $4, $5, $6, $7 WHERE NOT EXISTS ({_TAKEN} $3)
 ON CONFLICT(tenant, session, id) DO UPDATE SET token = excluded.token WHERE post.token = excluded.token
-RETURNING set_config('synchronous_commit', 'on', true)"""
+RETURNING pg_catalog.set_config('synchronous_commit', 'on', true)"""
 _POSTS: Final = f"""
 SELECT id, at, version, body FROM perdure.post
 WHERE tenant = $1 AND session = $2 AND NOT EXISTS ({_TAKEN} post.id) ORDER BY place"""  # noqa: S608 - made of constants

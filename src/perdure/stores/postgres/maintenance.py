@@ -7,12 +7,14 @@ from psycopg import AsyncConnection
 from perdure.core.store import StoreSize
 
 _SIZE: Final = """
-SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint,
-    coalesce(sum(pg_relation_size(relid) * n_dead_tup / greatest(n_live_tup + n_dead_tup, 1)), 0)::bigint,
-    pg_total_relation_size('perdure.said')
+SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(relid)), 0)::bigint,
+    coalesce(
+        pg_catalog.sum(pg_catalog.pg_relation_size(relid) * n_dead_tup / greatest(n_live_tup + n_dead_tup, 1)), 0
+    )::bigint,
+    pg_catalog.pg_total_relation_size('perdure.said')
 FROM pg_catalog.pg_stat_all_tables WHERE schemaname = 'perdure'"""
 _SESSIONS: Final = """
-SELECT session.id, coalesce(sum(pg_column_size(body)), 0)::bigint
+SELECT session.id, coalesce(pg_catalog.sum(pg_catalog.pg_column_size(body)), 0)::bigint
 FROM perdure.session LEFT JOIN perdure.entry ON session = key
 WHERE tenant = $1 AND head > 0 AND session.id IS NOT NULL GROUP BY session.key"""
 # When the index could not be built to its end, the unfinished one stays behind, unused.

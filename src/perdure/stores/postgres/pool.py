@@ -57,9 +57,10 @@ def parse_connection_settings(address: str, place: str) -> Settings:
 class ConnectionPool:
     """Up to `size` connections to a PostgreSQL database, used by the event loop on which the pool is created."""
 
-    def __init__(self, settings: Settings, place: str, *, size: int, patience: float) -> None:
+    def __init__(self, settings: Settings, place: str, *, size: int, patience: float, owner: str = "") -> None:
         self._settings = settings
         self._place = place
+        self._owner = owner
         self._size = size
         self._patience = patience
         self._loop = asyncio.get_running_loop()
@@ -109,9 +110,9 @@ class ConnectionPool:
             connection = await self._connection(deadline)
             cut_off = self._loop.call_at(deadline, partial(_abort_call, connection))
             try:
-                if not self._is_ready and not await has_current_schema(connection, self._place):
+                if not self._is_ready and not await has_current_schema(connection, self._place, self._owner):
                     cut_off.cancel()  # it takes as long as it takes: when it is broken off, it begins anew
-                    await migrate_schema(connection, self._place)
+                    await migrate_schema(connection, self._place, self._owner)
                 self._is_ready = True
                 if not has_deadline:
                     cut_off.cancel()

@@ -17,7 +17,7 @@ from perdure.stores.title_and_search_text import extract_searchable_text
 from .entry_rows import decode_row_event
 from .search_terms import ParsedQuery, build_plain_query, build_websearch_query, tokenize
 
-_FITS: Final = "({0} = $3 OR $3 = '') AND starts_with({0}, $4)"
+_FITS: Final = "({0} = $3 OR $3 = '') AND pg_catalog.starts_with({0}, $4)"
 # What forks share belongs to the session that was forked. When that one is not asked for, or deleted, it is found in
 # the oldest fork that is.
 _HEIR: Final = f"""
@@ -29,7 +29,8 @@ WITH RECURSIVE heir(key, id) AS (
 )
 SELECT id FROM heir WHERE {_FITS.format("id")} ORDER BY key LIMIT 1"""  # noqa: S608 - made of constants
 _FOUND: Final = f"""
-SELECT place.id, said.session, said.seq, said.role, ts_rank(said.words, {{parse}}('pg_catalog.simple', $2)) AS score
+SELECT place.id, said.session, said.seq, said.role,
+    pg_catalog.ts_rank(said.words, {{parse}}('pg_catalog.simple', $2)) AS score
 FROM perdure.said JOIN perdure.session AS owner ON owner.key = said.session
 CROSS JOIN LATERAL (
     SELECT CASE WHEN {_FITS.format("owner.id")} THEN owner.id ELSE ({_HEIR}) END AS id
@@ -46,8 +47,8 @@ _SEARCH: Final = f"""
 SELECT found.id, seq, role, score, entry.at, critical, version, body
 FROM ({_FOUND}) AS found JOIN perdure.entry USING(session, seq)
 ORDER BY score DESC, at DESC, session DESC, seq DESC"""  # noqa: S608 - made of constants
-_BY_WORDS: Final = _SEARCH.format(parse="plainto_tsquery")
-_BY_QUERY: Final = _SEARCH.format(parse="websearch_to_tsquery")
+_BY_WORDS: Final = _SEARCH.format(parse="pg_catalog.plainto_tsquery")
+_BY_QUERY: Final = _SEARCH.format(parse="pg_catalog.websearch_to_tsquery")
 
 
 async def search_entries(

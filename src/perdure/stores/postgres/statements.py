@@ -21,12 +21,13 @@ from .leases import ActiveLease
 # the array: this lease, if the response of an earlier attempt was lost, or a process that is known to have died.
 _TAKE: Final = """
 INSERT INTO perdure.session AS session(tenant, id, fence, holder, lease_until, created_at, updated_at)
-SELECT $1, $2, coalesce(max(value), 0) + 1, $3, now() + make_interval(secs => $4), $5::float8, $5::float8
+SELECT $1, $2, coalesce(pg_catalog.max(value), 0) + 1, $3,
+    pg_catalog.now() + pg_catalog.make_interval(secs => $4), $5::float8, $5::float8
 FROM perdure.meta WHERE tenant = $1 AND name = 'fence'
 ON CONFLICT(tenant, id) DO UPDATE
 SET fence = session.fence + 1, holder = excluded.holder, lease_until = excluded.lease_until
-WHERE session.holder IS NULL OR session.lease_until <= now() OR session.holder = ANY($6::text[]) OR $7
-RETURNING fence, head, at, set_config('synchronous_commit', 'on', true)"""
+WHERE session.holder IS NULL OR session.lease_until <= pg_catalog.now() OR session.holder = ANY($6::text[]) OR $7
+RETURNING fence, head, at, pg_catalog.set_config('synchronous_commit', 'on', true)"""
 _GIVE_BACK: Final = """
 WITH given_back AS (
     UPDATE perdure.session SET holder = NULL, lease_until = NULL
@@ -37,15 +38,16 @@ WITH given_back AS (
     DELETE FROM perdure.post USING given_back, perdure.entry
     WHERE post.tenant = $1 AND post.session = given_back.id AND entry.session = key AND entry.id = post.id
 )
-SELECT set_config('synchronous_commit', 'off', true) FROM given_back"""
+SELECT pg_catalog.set_config('synchronous_commit', 'off', true) FROM given_back"""
 # The server plans each of these anew, which takes longer than doing it: so each contains only what is needed.
 _APPEND: Final = """
 WITH advanced AS (
-    UPDATE perdure.session SET head = $6, updated_at = $7, lease_until = now() + make_interval(secs => $8) {progress}
+    UPDATE perdure.session
+    SET head = $6, updated_at = $7, lease_until = pg_catalog.now() + pg_catalog.make_interval(secs => $8) {progress}
     WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4 AND head = $5 {unshared}
     RETURNING key
 ), given AS MATERIALIZED (
-    SELECT key, given.* FROM advanced, json_to_recordset($10) AS given(
+    SELECT key, given.* FROM advanced, pg_catalog.json_to_recordset($10) AS given(
         seq bigint, id text, kind text, critical boolean, at double precision, title text, role text, words text,
         start integer, length integer
     )
@@ -54,12 +56,12 @@ WITH advanced AS (
     SELECT key, seq, id, kind, critical, $9, coalesce(at, 'NaN'), title, substring($11::bytea FROM start FOR length)
     FROM given
 ) {heard}
-SELECT set_config('synchronous_commit', $12, true) FROM advanced"""
+SELECT pg_catalog.set_config('synchronous_commit', $12, true) FROM advanced"""
 # A fork also looks for the ids in what it shares: the index knows of a session's own entries only.
 _UNSHARED: Final = """
 AND NOT EXISTS (
     SELECT FROM perdure.line(key) JOIN perdure.entry USING(session)
-    WHERE seq <= upto AND entry.id IN (SELECT given.id FROM json_to_recordset($10) AS given(id text))
+    WHERE seq <= upto AND entry.id IN (SELECT given.id FROM pg_catalog.json_to_recordset($10) AS given(id text))
 )"""
 _HEARD: Final = """
 , heard AS (
@@ -80,11 +82,12 @@ _APPENDS: Final = {
 """By whether the session is a fork, whether there is searchable text, and whether a run begins, waits or ends."""
 _PROGRESS_NAMES: Final[dict[int, RunProgress]] = {number: name for name, number in PROGRESS_NUMBERS.items()}
 _SYNC: Final = """
-UPDATE perdure.session SET lease_until = now() + make_interval(secs => $5)
+UPDATE perdure.session SET lease_until = pg_catalog.now() + pg_catalog.make_interval(secs => $5)
 WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4
-RETURNING set_config('synchronous_commit', 'on', true)"""
+RETURNING pg_catalog.set_config('synchronous_commit', 'on', true)"""
 _HELD: Final = """
-SELECT FROM perdure.session WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4 AND lease_until > now()"""
+SELECT FROM perdure.session
+WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4 AND lease_until > pg_catalog.now()"""
 _FIND: Final = "SELECT head, fence, holder FROM perdure.session WHERE tenant = $1 AND id = $2"
 _LOG: Final = """
 FROM perdure.session CROSS JOIN LATERAL perdure.line(session.key) AS line
@@ -103,7 +106,7 @@ SELECT line.id, line.head, line.created_at, line.updated_at,
 FROM ({{}}) AS line LEFT JOIN perdure.session AS parent ON parent.key = line.parent
 ORDER BY line.updated_at DESC, line.key DESC"""  # noqa: S608 - made of constants
 _LIST: Final = _LINES.format("""
-    SELECT * FROM perdure.session WHERE tenant = $1 AND head > 0 AND starts_with(id, $2)
+    SELECT * FROM perdure.session WHERE tenant = $1 AND head > 0 AND pg_catalog.starts_with(id, $2)
     ORDER BY updated_at DESC, key DESC LIMIT $3 OFFSET $4""")
 _INFO: Final = _LINES.format("SELECT * FROM perdure.session WHERE tenant = $1 AND head > 0 AND id = $2")
 
@@ -111,19 +114,20 @@ _INFO: Final = _LINES.format("SELECT * FROM perdure.session WHERE tenant = $1 AN
 # A session that was posted to need not exist yet. One whose lease has not ended by the database's clock is driven,
 # unless its process is known to have died.
 _INTERRUPTED: Final = """
-SELECT id, progress, head, updated_at, posts, due_at, CASE WHEN lease_until > now() THEN holder END FROM (
+SELECT id, progress, head, updated_at, posts, due_at, CASE WHEN lease_until > pg_catalog.now() THEN holder END FROM (
     SELECT id, progress, head, updated_at, due_at, lease_until, holder,
-        (SELECT count(*) FROM perdure.post WHERE post.tenant = $1 AND post.session = session.id) AS posts
+        (SELECT pg_catalog.count(*) FROM perdure.post WHERE post.tenant = $1 AND post.session = session.id) AS posts
     FROM perdure.session WHERE progress > 0 AND tenant = $1 AND id IS NOT NULL
     UNION ALL
     SELECT waiting.session, 0, coalesce(head, 0),
         CASE WHEN coalesce(head, 0) > 0 THEN updated_at ELSE waiting.at END, NULL, lease_until, holder, waiting.posts
     FROM (
-        SELECT session, min(at) AS at, count(*) AS posts FROM perdure.post WHERE tenant = $1 AND $2 GROUP BY session
+        SELECT session, pg_catalog.min(at) AS at, pg_catalog.count(*) AS posts
+        FROM perdure.post WHERE tenant = $1 AND $2 GROUP BY session
     ) AS waiting LEFT JOIN perdure.session ON session.tenant = $1 AND session.id = waiting.session
     WHERE coalesce(progress, 0) = 0
 ) AS found
-WHERE (progress = 1 OR posts > 0 OR due_at <= $3) AND starts_with(id, $4)
+WHERE (progress = 1 OR posts > 0 OR due_at <= $3) AND pg_catalog.starts_with(id, $4)
 ORDER BY updated_at, id"""
 
 

@@ -55,7 +55,8 @@ class PostgresStore:
     `tenant` is a prefix of every session's key: tenants do not see one another's sessions. Each event loop has up to
     `connections` connections. A driver that does not renew its lease loses its session after `lease_seconds`, and stops
     by itself after two thirds of them. While the server is unreachable, a call waits for it up to `patience_seconds`,
-    and raises `StoreError` then.
+    and raises `StoreError` then. The tables may belong to the role of the address, the owner of the database or a
+    superuser; `owner` names another role that is trusted with them.
     """
 
     def __init__(
@@ -67,9 +68,11 @@ class PostgresStore:
         lease_seconds: float = LEASE_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
         clock: Clock = SYSTEM_CLOCK,
+        owner: str = "",
     ) -> None:
         self._address = validate_url(address)
         check_session_id(tenant, what="a tenant")
+        check_session_id(owner, what="the role that owns the tables")
         check_driver()
         if type(connections) is not int or connections < 1:
             raise ConfigError(f"connections={connections!r} is not possible: pass a whole number from 1")
@@ -80,6 +83,7 @@ class PostgresStore:
         self._lease_seconds = lease_seconds
         self._patience_seconds = patience_seconds
         self._clock = clock
+        self._owner = owner
         self._database: PostgresOperations | None = None
 
     @property
@@ -277,6 +281,7 @@ class PostgresStore:
                 lease=self._lease_seconds,
                 patience=self._patience_seconds,
                 clock=self._clock,
+                owner=self._owner,
             )
         return database
 

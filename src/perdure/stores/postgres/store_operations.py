@@ -50,8 +50,18 @@ class PostgresOperations:
     """
 
     def __init__(
-        self, address: str, place: str, tenant: str, *, connections: int, lease: float, patience: float, clock: Clock
+        self,
+        address: str,
+        place: str,
+        tenant: str,
+        *,
+        connections: int,
+        lease: float,
+        patience: float,
+        clock: Clock,
+        owner: str = "",
     ) -> None:
+        self._owner = owner
         self._settings = parse_connection_settings(address, place)
         self._place = place
         self._connections = connections
@@ -187,7 +197,9 @@ class PostgresOperations:
     def _new_pool(self, loop: asyncio.AbstractEventLoop) -> ConnectionPool:
         for other in [other for other in self._pools if other.is_closed()]:
             self._pools.pop(other).close()
-        pool = ConnectionPool(self._settings, self._place, size=self._connections, patience=self._patience)
+        pool = ConnectionPool(
+            self._settings, self._place, size=self._connections, patience=self._patience, owner=self._owner
+        )
         self._pools[loop] = pool
         return pool
 

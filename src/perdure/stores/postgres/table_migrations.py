@@ -1,6 +1,8 @@
 """The table definitions of a PostgreSQL store, as a list of migrations from each format to the next.
 
-They are in a separate schema, beside other tables of the database.
+They are in a separate schema, beside other tables of the database. Statements elsewhere name the schema of each table
+and function that they use, `pg_catalog` too: what a role planted in a schema of the search path is not run. Here the
+transaction has a search path of its own.
 """
 
 from collections.abc import Awaitable, Callable
@@ -240,6 +242,15 @@ async def _fill_progress(connection: AsyncConnection) -> None:
         place = rows[-1][0], rows[-1][1]
 
 
+# Without that, a caller's search_path would say what the words in their bodies mean, and another role of the database
+# may have a function in `public` that fits the arguments better than PostgreSQL's own. (perdure.line has no calls; and
+# it has to stay one that the planner can merge into a query.)
+_FIXED_SEARCH_PATH: Final = """
+ALTER FUNCTION perdure.forget(text, text, text[]) SET search_path = pg_catalog, pg_temp;
+ALTER FUNCTION perdure.mark(text) SET search_path = pg_catalog, pg_temp;
+ALTER FUNCTION perdure.vector(text, text) SET search_path = pg_catalog, pg_temp;
+"""
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     _FIRST_FORMAT,
     _FORKS_AND_POSTS,
@@ -247,5 +258,6 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
     _index_existing_entries,
     _PROGRESS,
     _fill_progress,
+    _FIXED_SEARCH_PATH,
 )
 """The N-th migrates format N to format N + 1; format 0 is an empty schema."""

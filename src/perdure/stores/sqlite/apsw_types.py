@@ -27,6 +27,8 @@ class Connection(Protocol):
 
     in_transaction: bool
     """True while a transaction is open."""
+    filename: str
+    """Absolute path of the database; empty for one in memory."""
 
     def execute(self, statements: str, bindings: Sequence[Any] | None = None) -> Cursor: ...
 

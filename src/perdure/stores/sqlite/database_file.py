@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 import apsw
 
 from perdure.core.error import Conflict, StoreError
+from perdure.files.runtime_files import is_hidden_from_command
 from perdure.stores.private_paths import check_file_path, create_file
 
 from .apsw_types import Connection
@@ -173,7 +174,18 @@ def _open_file(path: str, vfs: str | None) -> tuple[Connection, int]:
 def connect(path: str, vfs: str | None, *, flags: int) -> Connection:
     """Open a connection to a store's file that verifies the checksums of its pages. Raises `apsw.Error`."""
     name = find_checksum_vfs(vfs)
-    return cast("Connection", apsw.Connection(path, flags=flags, vfs=vfs if name is None else name))
+    connection = cast("Connection", apsw.Connection(path, flags=flags, vfs=vfs if name is None else name))
+    disable_schema_programs(connection)
+    return connection
+
+
+def disable_schema_programs(connection: Connection) -> None:
+    """Let no trigger and no view of a file run: it has none of ours, and whoever made the file may have planted some.
+
+    Those of a connection itself, in its temporary schema, still run.
+    """
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
 
 
 def open_read_only(path: str, vfs: str | None = None) -> Connection:
@@ -225,21 +237,44 @@ def file_identity(path: str) -> tuple[int, int]:
 
 
 def run_in_transaction(connection: Connection, job: Job[T]) -> T:
-    """Run a job in a transaction, which is rolled back if the job raises."""
-    connection.execute("BEGIN IMMEDIATE")
+    """Run a job in a transaction, which is rolled back if anything raises, also an interrupt before its first step.
+
+    Call it on a thread that no signal handler interrupts, where that is possible: all but the main thread.
+    """
+    with transaction(connection):
+        return job(connection)
+
+
+@contextlib.contextmanager
+def transaction(connection: Connection, begin: str = "BEGIN IMMEDIATE") -> Generator[None]:
+    """Context manager: run the block in a transaction, which is committed at its end, and rolled back if it raises."""
+    roll_back_leftover(connection)
     try:
-        result = job(connection)
+        connection.execute(begin)
+        yield
         connection.execute("COMMIT")
-    except BaseException:
+    finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        raise
-    return result
+
+
+def roll_back_leftover(connection: Connection) -> None:
+    """Roll back a transaction that was left open: nothing may be acknowledged inside of one that nobody commits."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def close_and_checkpoint(connection: Connection) -> None:
-    """Close a connection with a checkpoint; SQLite removes the write-ahead log when the last process closes."""
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    """Close a connection with a checkpoint; SQLite removes the write-ahead log when the last process closes.
+
+    While a command runs from which the file is hidden, the log is emptied and stays: else the command could put another
+    one in its place.
+    """
+    if is_hidden_from_command(connection.filename):
+        with contextlib.suppress(apsw.Error):  # another process is using it
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    else:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     connection.close()
 
 

@@ -5,6 +5,10 @@ The writer's lock protects the connection. Writes that need not wait are done on
 other processes) is done by one thread, in order; appends that queue up meanwhile share a transaction, and a sync. Of
 an append that is alone and has to be synced, only the sync is done by the thread, and not even that while the disk is
 quick.
+
+A caller's thread may be the main thread, where the handler of a signal can raise between any two calls. So nothing is
+done there that needs more than one statement, which SQLite commits by itself: no transaction can be left open. What an
+interrupt keeps an event loop from hearing, the writer's thread tells it again.
 """
 
 import asyncio
@@ -12,7 +16,7 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice, takewhile
@@ -23,18 +27,20 @@ import apsw
 
 from perdure.core.error import StoreError
 from perdure.core.store import Lease
+from perdure.stores.direct_write_lock import DirectWriteLock
+from perdure.stores.store_threads import StoreThreads
+from perdure.stores.thread_future import follow_thread
 
 from .apsw_types import Connection
 from .batched_future_resolver import get_future_resolver, resolve_futures
-from .database_file import run_in_transaction
 from .log import EncodedAppend, StateBetweenAppends, append_entries
 from .log_row_merging import prepare_merges
+from .process_leases import ProcessLeases
 from .read_only_media import ReadOnlyStoreError
 from .read_thread import ReadThread
 from .search_thread import SearchThread
 from .single_statement_append import append_in_one_statement
 from .write_connection import WriteConnection
-from .write_thread import WriteThread
 from .writer_jobs import Job, WriterJob, fail_jobs, run_jobs
 
 T = TypeVar("T")
@@ -51,23 +57,25 @@ class FileScheduler:
 
     def __init__(self, path: str, vfs: str | None = None) -> None:
         self.path = path
-        self.leases: set[Lease] = set()
+        self.leases = ProcessLeases(path)
         """The leases of this process."""
         self.notes = StateBetweenAppends()
         """Used by jobs only."""
         self._users: WeakSet[object] = WeakSet()
         self.process_id = os.getpid()
         """The process that opened the file."""
-        self._lock = threading.Lock()
+        self._lock = DirectWriteLock()
         self._access = WriteConnection(path, vfs, self._ask_for_checkpoint)
         self._reader = ReadThread(path, vfs, self._ensure_open)
         self.indexer = SearchThread(path, vfs, self.submit)
         """Must be notified of appends, and removes deleted text from the index."""
         self._thread_lock = threading.RLock()
-        self._thread: WriteThread | None = None
+        self._thread: StoreThreads | None = None
         self._waiting: deque[WriterJob[Any]] = deque()
-        self._is_draining = False
+        self._draining = threading.Lock()
         self._is_checkpoint_due = False
+        self._untold: list[WriterJob[Any]] = []
+        """The jobs that the writer's thread has finished last, of which an event loop may not have heard yet."""
         self._gathered: dict[asyncio.AbstractEventLoop, list[WriterJob[Any]]] = {}
         self._is_shared = False
         """True if the last transaction of the writer's thread was one for several jobs."""
@@ -100,7 +108,7 @@ class FileScheduler:
         self._users.discard(user)
         if not self._users:
             await self.indexer.aclose()
-            await asyncio.wrap_future(self._get_or_start_thread().submit(self._close))
+            await follow_thread(self._get_or_start_thread().submit(self._close))
 
     # -- what is asked for ---------------------------------------------------------------------------------------------
 
@@ -110,7 +118,7 @@ class FileScheduler:
         When several sessions write in the same iteration of an event loop, all but the first are better written
         together.
         """
-        if self._waiting or self._gathered or self._lock.locked():
+        if self._waiting or self._gathered or not self._lock.is_free:
             return False
         if self._direct_session in ("", session_id):
             return True
@@ -129,52 +137,53 @@ class FileScheduler:
 
     def append_now(self, new: EncodedAppend, *, sync: bool = False) -> bool:
         """Append immediately in a separate transaction, for a session that `can_write_now`. If that would have to wait
-        after all, do nothing and return False.
+        after all, or needs more than one statement, do nothing and return False.
 
         With `sync`, for which `can_sync_now` is to be asked first, block until the append is on the disk.
         """
-        if not self._lock.acquire(blocking=False):
+        if not self._lock.is_free:
             return False
-        try:
-            connection, wal = self._access.get_if_idle(), self._access.wal if sync else None
+        with self._lock.moment:
+            connection, wal = self._get_connection_now(), self._access.wal if sync else None
             if connection is None or (sync and wal is None):
                 return False
-            if not append_in_one_statement((new,), self.notes, connection):
-                run_in_transaction(connection, partial(append_entries, new, self.notes))
-            self._direct_session = new.lease.session_id
-            if self.notes.merge_due:
-                self._enqueue_merges()
-        except apsw.BusyError:
-            return False
-        except apsw.Error as error:
-            raise self._access.to_store_error(error) from error
-        else:
+            try:
+                if not append_in_one_statement((new,), self.notes, connection):
+                    return False
+                self._direct_session = new.lease.session_id
+                if self.notes.merge_due:
+                    self._enqueue_merges()
+            except apsw.BusyError:
+                return False
+            except apsw.Error as error:
+                raise self._access.to_store_error(error) from error
             if wal is not None:
                 self._syncs_now += 1
                 self._access.sync_wal(wal)
-        finally:
-            self._lock.release()
         return True
+
+    def _get_connection_now(self) -> Connection | None:
+        """Return the connection, for who has entered the lock for a moment; `None` if a thread has it."""
+        return self._access.get_if_idle() if self._lock.is_free_for_this_write else None
 
     def run_now(self, session_id: str, job: Job[T]) -> T | None:
         """Run a job of one statement at once, and return its result. If that would have to wait, do nothing and return
         `None`.
         """
-        if not (self.can_write_now(session_id) and self._lock.acquire(blocking=False)):
+        if not self.can_write_now(session_id):
             return None
-        try:
+        with self._lock.moment:
             is_in_place = self._leased_session == session_id or self._access.is_open
-            connection = self._access.get_if_idle() if is_in_place else None
+            connection = self._get_connection_now() if is_in_place else None
             if connection is None:
                 return None
-            result = job(connection)
-            self._direct_session = session_id
-        except apsw.BusyError:
-            return None
-        except apsw.Error as error:
-            raise self._access.to_store_error(error) from error
-        finally:
-            self._lock.release()
+            try:
+                result = job(connection)
+                self._direct_session = session_id
+            except apsw.BusyError:
+                return None
+            except apsw.Error as error:
+                raise self._access.to_store_error(error) from error
         return result
 
     def acquire_now(self, session_id: str, job: Job[Lease | None]) -> Lease | None:
@@ -213,13 +222,11 @@ class FileScheduler:
             self._commit_if_alone(work, new)
         if work.is_settled:
             work.resolve_future()
-        elif sync or self._waiting or self._lock.locked():
+        elif sync or self._waiting or not self._lock.is_free:
             self._enqueue((work,))
-        elif (gathered := self._gathered.get(loop)) is not None:
-            gathered.append(work)
         else:
-            self._gathered[loop] = [work]
-            loop.call_soon(self._write_gathered, loop)
+            self._gathered.setdefault(loop, []).append(work)
+            loop.call_soon(self._write_gathered, loop)  # each time: an interrupt may have kept the loop from it before
         return cast("asyncio.Future[None]", work.future)
 
     def prepare_and_write(self, prepare: Callable[[Connection], Job[T]]) -> "asyncio.Future[T]":
@@ -259,11 +266,13 @@ class FileScheduler:
 
     def run_alone(self, job: Job[T]) -> "asyncio.Future[T]":
         """Run a job outside of any transaction, while no other thread of this process writes; return its future."""
-        return asyncio.wrap_future(self._get_or_start_thread().submit(partial(self._run_job_alone, job)))
+        return follow_thread(self._get_or_start_thread().submit(partial(self._run_job_alone, job)))
 
-    def erase_wal(self) -> "asyncio.Future[None]":
-        """Remove all traces of deleted and overwritten data from SQLite's write-ahead log, and wait for the disk."""
-        return self.run_alone(self._access.erase_wal)
+    def erase_remains(self, texts: Collection[str] = ()) -> "asyncio.Future[None]":
+        """Remove all traces of deleted and overwritten data from SQLite's write-ahead log, and copies of these texts
+        from the unused space of pages; wait for the disk.
+        """
+        return self.run_alone(partial(self._access.erase_remains, texts))
 
     # -- how it is done ------------------------------------------------------------------------------------------------
 
@@ -283,23 +292,25 @@ class FileScheduler:
             work.error = error
 
     def _write_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
-        works = self._gathered.pop(loop)
+        works = self._gathered.pop(loop, [])
         self._direct_session = ""
-        if not self._waiting and self._lock.acquire(blocking=False):
-            try:
-                self._run_if_idle(works)
-            finally:
-                self._lock.release()
-        self._enqueue([work for work in works if not work.is_settled])
-        get_future_resolver(loop).add_on_loop([work for work in works if work.is_settled], loop)
+        try:
+            if works and not self._waiting and self._lock.is_free:
+                with self._lock.moment:
+                    self._append_if_idle(works)
+        finally:
+            self._enqueue([work for work in works if not work.is_settled])
+            get_future_resolver(loop).add_on_loop([work for work in works if work.is_settled], loop)
 
-    def _run_if_idle(self, works: Sequence[WriterJob[Any]]) -> None:
-        """Run jobs immediately if the file is idle."""
-        connection = self._access.get_if_idle()
+    def _append_if_idle(self, works: Sequence[WriterJob[Any]]) -> None:
+        """Append at once, in one statement, if that is possible and the file is idle."""
+        connection = self._get_connection_now()
         if connection is None:
             return
         try:
-            self._run_shortly(connection, works)
+            if append_in_one_statement([work.append for work in works if work.append], self.notes, connection):
+                for work in works:
+                    work.is_done = True
         except apsw.BusyError:
             return
         except apsw.Error as error:
@@ -320,39 +331,49 @@ class FileScheduler:
             self._start_draining()
 
     def _start_draining(self) -> None:
-        if not self._is_draining:
-            self._is_draining = True
-            self._get_or_start_thread().call(self._drain)
+        # Also if it is busy, and will find the job anyway: an interrupt may have kept an earlier caller from this.
+        self._get_or_start_thread().call(self._drain)
 
-    def _get_or_start_thread(self) -> WriteThread:
+    def _get_or_start_thread(self) -> StoreThreads:
         with self._thread_lock:
             if self._thread is None:
-                self._thread = WriteThread("perdure-sqlite")
+                self._thread = StoreThreads("perdure-sqlite", check=self._tell_again)
             return self._thread
 
     def _drain(self) -> None:
         """Run all queued jobs. A job stays in the queue until it is done, so that no later one overtakes it."""
-        while self._is_draining:
-            works = self._next_jobs()
-            if works:
-                with self._lock:
-                    self._run_jobs(works)
-                with self._thread_lock:
-                    for _ in works:
-                        self._waiting.popleft()
-                    self._is_draining = bool(self._waiting) or self._is_checkpoint_due
-                resolve_futures(works)  # the last thing, if nothing is queued: the event loop needs the GIL now
-            if self._is_checkpoint_due:
-                self._is_checkpoint_due = False
-                with self._lock:
-                    self._access.checkpoint()
+        with self._draining:  # the thread before this one may still have something in its queue
+            while self._waiting or self._is_checkpoint_due:
+                self._drain_once()
+
+    def _drain_once(self) -> None:
+        works = self._next_jobs()
+        if works:
+            with self._lock.hold():
+                self._run_jobs(works)
+            with self._thread_lock:
+                for _ in works:
+                    self._waiting.popleft()
+            self._untold = [*[work for work in self._untold if not work.future.done()], *works]
+            resolve_futures(works)  # the last thing, if nothing is queued: the event loop needs the GIL now
+        if self._is_checkpoint_due:
+            self._is_checkpoint_due = False
+            with self._lock.hold():
+                self._access.checkpoint()
+
+    def _tell_again(self) -> bool:
+        """Tell event loops once more of finished jobs, if an interrupt has kept them from hearing; called on the
+        writer's thread, a while after its last job. Return True if there may be more to tell.
+        """
+        self._untold = [work for work in self._untold if not work.future.done() and work.can_be_told_again()]
+        for work in self._untold:
+            work.tell_again()
+        return bool(self._untold)
 
     def _next_jobs(self) -> list[WriterJob[Any]]:
         """Return the next jobs to run: one that needs its own transaction, or all before the next such job."""
         with self._thread_lock:
-            works = list(takewhile(lambda work: work.joins, self._waiting)) or list(islice(self._waiting, 1))
-            self._is_draining = bool(works) or self._is_checkpoint_due
-            return works
+            return list(takewhile(lambda work: work.joins, self._waiting)) or list(islice(self._waiting, 1))
 
     def _run_jobs(self, works: Sequence[WriterJob[Any]]) -> None:
         try:
@@ -397,13 +418,13 @@ class FileScheduler:
             self._enqueue([work])
 
     def _run_job_alone(self, job: Job[T]) -> T:
-        with self._lock, self._access.use_with_timeout() as connection:
+        with self._lock.hold(), self._access.use_with_timeout() as connection:
             self._access.set_sync(connection, every_commit=True)
             return job(connection)
 
     def _ensure_open(self) -> None:
         if not self._access.is_open:
-            with self._lock, contextlib.suppress(ReadOnlyStoreError):  # it is read as it is
+            with self._lock.hold(), contextlib.suppress(ReadOnlyStoreError):  # it is read as it is
                 self._access.get_or_open()
 
     def _close(self) -> None:
@@ -413,9 +434,10 @@ class FileScheduler:
             thread, self._thread = self._thread, None
         thread.end()  # after this, its last job
         self._reader.close()
-        with self._lock:
+        with self._lock.hold():
             self.notes = StateBetweenAppends()
             self._access.close()
+            self.leases.lock.close()
 
 
 def _settle_read(work: WriterJob[T], reading: "Future[T]") -> None:

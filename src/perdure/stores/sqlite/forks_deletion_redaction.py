@@ -19,6 +19,7 @@ from .entry_id_index import add_ids
 from .lease import check_not_running
 from .log import find_ranges, make_long_text_reader, read_entry_time, read_title, release_long_texts
 from .pack_rows import PackRow, decode_entry_metadata, encode_row, slice_row
+from .process_leases import ProcessLeases
 from .schema import ADD_BLOB, ADD_ROW
 
 _FIND: Final = "SELECT key, head, fence, title FROM session WHERE tenant = '' AND id = ?"
@@ -51,7 +52,7 @@ class ForkRequest(NamedTuple):
     now: float
 
 
-def create_fork(new: ForkRequest, leases: set[Lease], connection: Connection) -> None:
+def create_fork(new: ForkRequest, leases: ProcessLeases, connection: Connection) -> None:
     """Fork a session: create a new session that shares the first entries of an existing one."""
     session_id, new_id, at, now = new
     key, head, _, title = connection.execute(_FIND, (session_id,)).get or (0, 0, 0, "")
@@ -65,7 +66,7 @@ def create_fork(new: ForkRequest, leases: set[Lease], connection: Connection) ->
     connection.execute(_FORK, (new_id, upto, now, read_entry_time(connection, key, upto), title, key))
 
 
-def _check_fork_id(session_id: str, new_id: str, leases: set[Lease], connection: Connection) -> None:
+def _check_fork_id(session_id: str, new_id: str, leases: ProcessLeases, connection: Connection) -> None:
     there = connection.execute(_FIND, (new_id,)).get
     taken = there is not None and there[1] > 0
     try:
@@ -76,7 +77,7 @@ def _check_fork_id(session_id: str, new_id: str, leases: set[Lease], connection:
         raise SessionExists(f"there is a session {new_id!r} already: fork {session_id!r} to another id")
 
 
-def delete_session(session_id: str, leases: set[Lease], connection: Connection) -> None:
+def delete_session(session_id: str, leases: ProcessLeases, connection: Connection) -> None:
     """Delete a session, but keep the entries that its forks share."""
     check_not_running(session_id, leases, connection)
     connection.execute("DELETE FROM post WHERE tenant = '' AND session = ?", (session_id,))

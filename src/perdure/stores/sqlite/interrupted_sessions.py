@@ -17,11 +17,11 @@ from perdure.core.last_run_progress import (
     find_last_run_progress,
 )
 from perdure.core.store import InterruptedSession, Lease
-from perdure.stores.lease_holder_process import LeaseHolderProcess, parse_holder
 
 from .apsw_types import Connection
 from .log import PROGRESS_NUMBERS, SET_PROGRESS, make_long_text_reader
 from .pack_rows import PackRow, decode_row_entries
+from .process_leases import LockingLeaseHolder, ProcessLeases, parse_locking_holder
 
 _PROGRESS: Final[dict[int, RunProgress]] = {number: name for name, number in PROGRESS_NUMBERS.items()}
 _MARKS: Final = (b"run_", GIVEN_BY_SETTING.encode())
@@ -49,28 +49,31 @@ def query_interrupted(
     prefix: str,
     include_posts: bool,  # noqa: FBT001 - handed through
     now: float,
-    leases: set[Lease],
+    leases: ProcessLeases,
     connection: Connection,
 ) -> list[InterruptedSession]:
     """Return the sessions whose last run can continue and that no live process runs, the longest idle first."""
     rows = connection.execute(_INTERRUPTED, (include_posts, now, prefix))
-    alive: dict[tuple[int, str, str], bool] = {}
+    alive: dict[tuple[int, str, str, str], bool] = {}
     """Whether a process is alive, so that each is looked for once."""
     return [
         InterruptedSession(session_id, _PROGRESS[progress], *columns)
         for session_id, progress, *columns, fence, holder in rows
-        if not _is_driven(parse_holder(holder), Lease(session_id, fence), leases, alive)
+        if not _is_driven(parse_locking_holder(holder), Lease(session_id, fence), leases, alive)
     ]
 
 
 def _is_driven(
-    holder: LeaseHolderProcess | None, lease: Lease, leases: set[Lease], alive: dict[tuple[int, str, str], bool]
+    holder: LockingLeaseHolder | None,
+    lease: Lease,
+    leases: ProcessLeases,
+    alive: dict[tuple[int, str, str, str], bool],
 ) -> bool:
-    if holder is None or holder.is_this_process:
-        return holder is not None and lease in leases
-    process = (holder.pid, holder.machine, holder.started)
+    if holder is None or lease in leases:
+        return holder is not None
+    process = (holder.pid, holder.machine, holder.started, holder.lock)
     if process not in alive:
-        alive[process] = holder.is_alive
+        alive[process] = leases.is_alive(holder)
     return alive[process]
 
 

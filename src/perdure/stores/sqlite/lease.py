@@ -7,17 +7,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from perdure.core.error import SessionBusy
 from perdure.core.store import Lease
-from perdure.stores.lease_holder_process import LeaseHolderProcess, describe_this_process, parse_holder
 
 from . import log_row_merging
 from .apsw_types import Connection
 from .log import StateBetweenAppends
 from .log_row_merging import RowMergePlan, merge_log_rows, plan_row_merge
 from .mailbox import delete_taken_posts
+from .process_leases import ProcessLeases, parse_locking_holder
 
 _FIND: Final = "SELECT fence, holder FROM session WHERE tenant = '' AND id = ?"
 _TAKE: Final = """
@@ -40,22 +38,22 @@ WHERE tenant = '' AND id = ?1 AND fence = ?2 AND loose < ?3
 RETURNING key"""
 
 
-def acquire_lease(session_id: str, now: float, leases: set[Lease], take_over: bool, connection: Connection) -> Lease:  # noqa: FBT001 - handed through
+def acquire_lease(session_id: str, now: float, leases: ProcessLeases, take_over: bool, connection: Connection) -> Lease:  # noqa: FBT001 - handed through
     """Acquire the lease of a session, which is created if it is new. Raises `SessionBusy` if a process runs it.
 
     With `take_over`, it is acquired all the same.
     """
     if not take_over:
         check_not_running(session_id, leases, connection)
-    holder = msgspec.json.encode(describe_this_process(now)).decode()
+    holder = leases.build_holder_json(now)
     lease = Lease(session_id, int(connection.execute(_TAKE, (session_id, holder, now)).get))
     leases.add(lease)
     return lease
 
 
-def acquire_free_lease(session_id: str, now: float, leases: set[Lease], connection: Connection) -> Lease | None:
+def acquire_free_lease(session_id: str, now: float, leases: ProcessLeases, connection: Connection) -> Lease | None:
     """Acquire the lease of a new or free session in one statement; return `None` if a process may have the lease."""
-    holder = msgspec.json.encode(describe_this_process(now)).decode()
+    holder = leases.build_holder_json(now)
     fence = connection.execute(_TAKE_FREE, (session_id, holder, now)).get
     if fence is None:
         return None
@@ -64,19 +62,15 @@ def acquire_free_lease(session_id: str, now: float, leases: set[Lease], connecti
     return lease
 
 
-def check_not_running(session_id: str, leases: set[Lease], connection: Connection) -> None:
+def check_not_running(session_id: str, leases: ProcessLeases, connection: Connection) -> None:
     """Raise `SessionBusy` if a live process runs the session. A lease that a dead process has left does not count."""
     for fence, text in connection.execute(_FIND, (session_id,)).fetchall():
-        holder = parse_holder(text)
-        if holder is not None and _is_driving(holder, Lease(session_id, fence), leases):
+        holder = parse_locking_holder(text)
+        if holder is not None and leases.is_driven(Lease(session_id, fence), holder):
             raise SessionBusy(
                 f"session {session_id!r} is being driven by {holder}: end that run, take it over, or open another "
                 "session"
             )
-
-
-def _is_driving(holder: LeaseHolderProcess, lease: Lease, leases: set[Lease]) -> bool:
-    return lease in leases if holder.is_this_process else holder.is_alive
 
 
 def is_lease_valid(lease: Lease, connection: Connection) -> bool:

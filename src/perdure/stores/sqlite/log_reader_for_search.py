@@ -108,11 +108,12 @@ class LogReaderForSearch:
     @contextmanager
     def read_transaction(self) -> Generator[None]:
         """Context manager: run the block in a read transaction, on one snapshot of the log."""
-        self._query("BEGIN")
         try:
+            self._query("BEGIN")
             yield
         finally:
-            self._query("COMMIT")
+            if self._connection is not None and self._connection.in_transaction:
+                self._query("COMMIT")
 
     def read_stamp(self) -> int:
         """Return the log's stamp, a number that changes when entries are removed; 0 if the log was never indexed."""

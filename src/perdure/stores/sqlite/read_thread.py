@@ -6,13 +6,16 @@ Each job sees a snapshot of the file, and does not block writers.
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 import apsw
 
+from perdure.stores.store_threads import StoreThreads
+
 from .apsw_types import Connection
-from .database_file import file_identity, open_read_only, to_store_error
+from .database_file import file_identity, open_read_only, to_store_error, transaction
 from .read_only_media import get_file_version, is_read_only
 from .writer_jobs import Job
 
@@ -31,14 +34,14 @@ class ReadThread:
         self._file: tuple[int, ...] = (0, 0)
         self._is_read_only = False
         self._starting = threading.Lock()
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: StoreThreads | None = None
 
     def submit(self, job: Job[T]) -> "Future[T]":
         """Queue a job that only reads; it runs in a read transaction. Return its future."""
         with self._starting:
             if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, "perdure-sqlite-read")
-            return self._thread.submit(self._run_job, job)
+                self._thread = StoreThreads("perdure-sqlite-read")
+            return self._thread.submit(partial(self._run_job, job))
 
     def close(self) -> None:
         """Finish the submitted jobs, then close the connection and end the thread."""
@@ -46,18 +49,14 @@ class ReadThread:
             thread, self._thread = self._thread, None
             closing = thread.submit(self._drop_connection) if thread is not None else None
         if thread is not None and closing is not None:
-            thread.shutdown(wait=False)
+            thread.end()
             closing.result()
 
     def _run_job(self, job: Job[T]) -> T:
         connection = self._get_or_open()
         try:
-            connection.execute("BEGIN")
-            try:
+            with transaction(connection, "BEGIN"):
                 return job(connection)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
         except apsw.Error as error:
             self._drop_connection()
             raise to_store_error(error, self._path) from error

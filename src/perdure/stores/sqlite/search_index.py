@@ -21,7 +21,14 @@ from perdure.stores.private_paths import create_file
 from perdure.stores.snippet import Token
 
 from .apsw_types import Connection, Cursor
-from .database_file import file_identity, retry_while_busy, run_in_transaction, sync_wal
+from .database_file import (
+    disable_schema_programs,
+    file_identity,
+    retry_while_busy,
+    run_in_transaction,
+    sync_wal,
+    transaction,
+)
 from .read_only_media import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
 
 FORMAT: Final = 2
@@ -157,26 +164,14 @@ class SearchIndex:
     @contextmanager
     def write_transaction(self) -> Generator[None]:
         """Context manager: run the block in a write transaction, which excludes all other processes."""
-        connection = self._get_or_open()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._get_or_open()):
             yield
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def read_transaction(self) -> Generator[None]:
         """Context manager: run the block on one snapshot of the index."""
-        connection = self._get_or_open()
-        connection.execute("BEGIN")
-        try:
+        with transaction(self._get_or_open(), "BEGIN"):
             yield
-        finally:
-            if connection.in_transaction:
-                connection.execute("COMMIT")
 
     @property
     def stamp(self) -> int:
@@ -322,6 +317,7 @@ class SearchIndex:
         connection = cast(
             "_TokenizingConnection", apsw.Connection(build_immutable_uri(self.path), flags=get_read_only_flags())
         )
+        disable_schema_programs(connection)
         try:
             has_tables = _has_tables(connection, _READABLE_FORMATS)
         except BaseException:
@@ -340,6 +336,7 @@ class SearchIndex:
         except OSError as error:
             raise StoreError(f"the search index {self.path!r} cannot be made: {error.strerror}") from error
         connection = cast("_TokenizingConnection", apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE))
+        disable_schema_programs(connection)
         connection.set_busy_timeout(BUSY_SECONDS * 1000)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         # Closing must not delete the write-ahead log by its name: the file may have been replaced, and the log then

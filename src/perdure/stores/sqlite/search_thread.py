@@ -4,7 +4,6 @@ An append only signals that there is something new. It is indexed after a quiet 
 the first of it; a search indexes the rest first.
 """
 
-import asyncio
 import logging
 import threading
 import time
@@ -13,6 +12,8 @@ from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from perdure.stores.thread_future import follow_thread
 
 if TYPE_CHECKING:
     from .log_reader_for_search import SubmitJob
@@ -61,7 +62,7 @@ class SearchThread:
         with self._lock:
             worker = self._get_or_start_worker()
             worker.enqueue(perform)
-        return await asyncio.wrap_future(future)
+        return await follow_thread(future)
 
     async def aclose(self) -> None:
         """End the thread and close its files. The object can be used again; the next search indexes the rest."""
@@ -70,7 +71,7 @@ class SearchThread:
             if worker is None:
                 return
             worker.enqueue(None)  # its last
-        await asyncio.wrap_future(worker.closed)
+        await follow_thread(worker.closed)
 
     def _get_or_start_worker(self) -> "_Worker":
         if self._worker is None:

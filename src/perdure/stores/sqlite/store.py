@@ -27,11 +27,13 @@ from perdure.core.store import (
     StoreSize,
     run_to_completion,
 )
+from perdure.files.runtime_files import trust_runtime_file
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
 from perdure.stores.private_paths import make_path_absolute
 from perdure.stores.title_and_search_text import has_large_content
 
 from .apsw_types import Connection
+from .erased_texts import list_texts
 from .forks_deletion_redaction import ForkRequest, create_fork, delete_session, redact_entry
 from .interrupted_sessions import query_interrupted
 from .lease import acquire_free_lease, acquire_lease, is_lease_valid, plan_lease_release, try_release_lease
@@ -63,6 +65,7 @@ class SqliteStore:
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK, vfs: str | None = None) -> None:
         """Create a store; `vfs` is for tests: the name of an SQLite VFS registered with apsw."""
         self._path = make_path_absolute(path)
+        trust_runtime_file(self, self._path, "database")
         self._clock = clock
         self._vfs = vfs
         self._writer: FileScheduler | None = None
@@ -283,7 +286,7 @@ class SqliteStore:
         writer = self._get_writer()
         await _finish_before_cancel(writer.run_alone(vacuum_database))
         await _finish_before_cancel(writer.indexer.run_with_index(lambda search: search.vacuum()))
-        await _finish_before_cancel(writer.erase_wal())
+        await _finish_before_cancel(writer.erase_remains())
 
     async def backup(self, path: str) -> None:
         """Write a copy of the store to a new file, while it may be in use. It appears complete or not at all."""
@@ -315,13 +318,14 @@ class SqliteStore:
 
     async def _run_erasing_job(self, session_id: str, seq: int | None, job: Callable[[Connection], None]) -> None:
         writer = self._get_writer()
+        texts = await writer.read(partial(list_texts, session_id, seq))
         try:
             await writer.indexer.run_with_index(lambda search: search.run_erasing_job(session_id, seq, job))
         except StoreError:
             with suppress(StoreError):  # the text may have left the log before the index failed
-                await writer.erase_wal()
+                await writer.erase_remains(texts)
             raise
-        await writer.erase_wal()
+        await writer.erase_remains(texts)
 
     def _get_writer(self) -> "FileScheduler":
         writer = self._writer

@@ -10,7 +10,7 @@ process left behind, writes all of SQLite's write-ahead log again before anythin
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Final
 
 import apsw
@@ -25,10 +25,12 @@ from .database_file import (
     open_to_write,
     open_wal_file,
     retry_while_busy,
+    roll_back_leftover,
     run_in_transaction,
     sync_wal,
     to_store_error,
 )
+from .page_gaps import contains_texts, read_gaps
 from .switch_interval import restore_switch_interval, shorten_switch_interval
 from .wal_sync import CAN_SYNC_WAL, WalSync
 
@@ -75,6 +77,7 @@ class WriteConnection:
         connection = self._connection
         if connection is None or self._is_doubtful:
             return None
+        roll_back_leftover(connection)
         if self._is_full:
             self.set_sync(connection, every_commit=False)
         return connection
@@ -86,6 +89,7 @@ class WriteConnection:
             connection = self.get_or_open()
             connection.set_busy_timeout(BUSY_SECONDS * 1000)
             try:
+                roll_back_leftover(connection)
                 if self._is_doubtful:
                     self._recover_wal(connection)
                 yield connection
@@ -157,11 +161,20 @@ class WriteConnection:
         if self._connection is connection:  # it is closed after a disk error
             connection.set_busy_timeout(0)
 
-    def erase_wal(self, connection: Connection) -> None:
-        """Empty SQLite's write-ahead log into the database file, so that no deleted data is left in the log.
+    def erase_remains(self, texts: Collection[str], connection: Connection) -> None:
+        """Empty SQLite's write-ahead log into the database file, and rewrite that if it contains copies of deleted
+        `texts` between its rows.
 
-        SQLite waits for readers, but not for another process that empties the log at this moment.
+        A page with a checksum cannot be changed in part, so all of the file is rewritten; that is seldom needed.
         """
+        self._truncate_wal(connection)
+        if texts and contains_texts(read_gaps(self.path, self.vfs), texts):
+            connection.execute("VACUUM")
+            self._truncate_wal(connection)
+        sync_wal(self.path, self.vfs)
+
+    def _truncate_wal(self, connection: Connection) -> None:
+        """Empty SQLite's write-ahead log. It waits for readers, but not for another process that does the same."""
         try:
             retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
         except apsw.BusyError as error:
@@ -169,7 +182,6 @@ class WriteConnection:
                 f"what was taken out of the store {self.path!r} is still on the disk, though nobody finds it there, "
                 "because another process kept reading: call vacuum() when that has ended"
             ) from error
-        sync_wal(self.path, self.vfs)
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,9 +1,10 @@
 """Database jobs in the queue of an SQLite store's writer, and running several of them in one transaction."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from .apsw_types import Connection
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from .wal_sync import WalSync
 
 T = TypeVar("T")
+
+MAX_TELLINGS: Final = 20
+"""How often an event loop is told once more that a job has ended: one that has stopped for good hears nothing."""
 Job: TypeAlias = Callable[[Connection], T]
 """Function that reads or changes the database over a connection that no other thread uses meanwhile."""
 
@@ -19,7 +23,20 @@ Job: TypeAlias = Callable[[Connection], T]
 class WriterJob(Generic[T]):
     """A database job in the queue of the writer, with its future and its result."""
 
-    __slots__ = ("append", "error", "future", "is_done", "job", "joins", "loop", "prepare", "result", "sync", "wal")
+    __slots__ = (
+        "append",
+        "error",
+        "future",
+        "is_done",
+        "job",
+        "joins",
+        "loop",
+        "prepare",
+        "result",
+        "sync",
+        "tellings",
+        "wal",
+    )
 
     def __init__(self, job: Job[T], *, sync: bool, joins: bool, loop: asyncio.AbstractEventLoop | None) -> None:
         self.job = job
@@ -39,6 +56,8 @@ class WriterJob(Generic[T]):
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_done = False
+        self.tellings = 0
+        """How often its event loop was told of its end once more."""
 
     @property
     def is_settled(self) -> bool:
@@ -57,6 +76,17 @@ class WriterJob(Generic[T]):
         except (asyncio.InvalidStateError, InvalidStateError):
             return
 
+    def can_be_told_again(self) -> bool:
+        """True if its event loop may not have heard that it has ended, and is not known to have gone."""
+        return self.loop is not None and not self.loop.is_closed() and self.tellings < MAX_TELLINGS
+
+    def tell_again(self) -> None:
+        """Tell its event loop once more that it has ended, from another thread."""
+        self.tellings += 1
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has just been closed
+                self.loop.call_soon_threadsafe(self.resolve_future)
+
 
 def run_jobs(connection: Connection, works: Iterable[WriterJob[Any]]) -> None:
     """Run all jobs in one transaction. If a job raises, it fails alone, and the others are run again without it.
@@ -74,8 +104,8 @@ def run_jobs(connection: Connection, works: Iterable[WriterJob[Any]]) -> None:
 
 
 def _run_until_failure(connection: Connection, works: Sequence[WriterJob[Any]]) -> WriterJob[Any] | None:
-    connection.execute("BEGIN IMMEDIATE")
     try:
+        connection.execute("BEGIN IMMEDIATE")
         for work in works:
             try:
                 work.result = work.job(connection)

@@ -1,4 +1,4 @@
-"""The thread on which an SQLite file is written."""
+"""The threads of a store."""
 
 import subprocess
 import sys
@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from perdure.stores.sqlite.write_thread import WriteThread
+from perdure.stores.store_threads import StoreThreads
 
 PROGRAM = """
 import threading
-from perdure.stores.sqlite.write_thread import WriteThread
+from perdure.stores.store_threads import StoreThreads
 
 may_go_on = threading.Event()
-thread = WriteThread("writer")
+thread = StoreThreads("writer")
 thread.call(lambda: may_go_on.wait(10))
 thread.call(lambda: print("written", flush=True))
 threading.Timer(0.0, may_go_on.set).start()
@@ -22,7 +22,7 @@ threading.Timer(0.0, may_go_on.set).start()
 
 @pytest.fixture
 def thread():
-    started = WriteThread("writer")
+    started = StoreThreads("writer")
     yield started
     started.end()
 
@@ -51,12 +51,12 @@ def test_a_call_that_was_cancelled_before_its_turn_is_not_made(thread):
 
 
 def test_what_was_queued_before_the_end_is_called():
-    thread, called = WriteThread("writer"), []
+    thread, called = StoreThreads("writer"), []
     last = thread.submit(lambda: called.append("last"))
     thread.end()
     last.result(10)
-    thread._thread.join(10)
-    assert (called, thread._thread.is_alive()) == (["last"], False)
+    thread._threads[0].join(10)
+    assert (called, thread._threads[0].is_alive()) == (["last"], False)
 
 
 def test_what_is_queued_when_the_program_ends_is_called():

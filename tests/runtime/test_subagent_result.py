@@ -7,7 +7,7 @@ import pytest
 
 from perdure import Outcome, Output, Usage, assistant, user
 from perdure.core.tool import ToolOutput
-from perdure.runtime.subagents.subagent_result import (
+from perdure.runtime.subagent_result import (
     build_subagent_result,
     describe_problem,
     extract_answer,

@@ -10,7 +10,8 @@ from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.core.tool import ToolOutput
 from perdure.core.validation_problems import Invalid
-from perdure.runtime.output import Output, parse_run_output
+
+from .output import Output, parse_run_output
 
 _SUCCESS_REASONS = frozenset(["", "terminated", "stop_condition"])
 """The reasons of a `stopped` outcome that count as success."""

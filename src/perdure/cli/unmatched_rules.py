@@ -1,0 +1,68 @@
+"""Find permission rules that can match no tool of an agent: they are misspelt, or name the tools of another agent."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.core import argument_checks
+from perdure.core.command_target import NAMED_ACTIONS
+from perdure.core.provenance import FILE_LABEL, IMPORTED_LABEL, PRIVATE_LABEL, UNTRUSTED_LABEL
+from perdure.core.text_target import matches_text
+
+from .terminal_output import to_one_line
+
+if TYPE_CHECKING:
+    from perdure.core.permission_rule import Rule
+    from perdure.core.tool import Tool
+    from perdure.runtime.agent import Agent
+
+KNOWN_ACTIONS: Final = NAMED_ACTIONS | {"browse", "commit", "exec", "mcp_call", "run", "write"}
+"""Actions of the tools that Perdure has. A rule by one of them holds for whichever tools there are, even for none."""
+KNOWN_LABELS: Final = frozenset({FILE_LABEL, IMPORTED_LABEL, PRIVATE_LABEL, UNTRUSTED_LABEL})
+"""Labels that the runtime gives, whichever tools there are."""
+_MCP_MARK: Final = "__"
+"""What the names of tools of MCP servers contain."""
+
+
+def describe_unmatched_rules(rules: "Sequence[Rule]", agent: "Agent[Any]") -> list[str]:
+    """Return a warning for each rule that matches no call of an agent's tools, or no label. Nothing is started."""
+    tools = [*agent.toolbox, *agent.spare_toolbox, *agent.list_late_tools()]
+    found = [text for rule in rules for text in _find_mistakes(rule, tools, has_mcp=agent.has_late_tools)]
+    labels = sorted(KNOWN_LABELS.union(*[each.labels for each in tools]))
+    return [to_one_line(text) for text in [*found, *_find_unknown_labels(rules, labels)]]
+
+
+def _find_unknown_labels(rules: "Sequence[Rule]", labels: "Sequence[str]") -> Iterator[str]:
+    """Yield a warning for each rule about a label that nothing has, as far as that is known before a run."""
+    for rule in rules:
+        if rule.when and not any(matches_text(each, rule.when) for each in labels):
+            advice = argument_checks.suggest_name(rule.when, labels)
+            yield f"the rule {rule} matches no label: {advice}the labels of this agent are {', '.join(labels)}"
+
+
+def _find_mistakes(rule: "Rule", tools: "Sequence[Tool[..., Any]]", *, has_mcp: bool) -> Iterator[str]:
+    if has_mcp and (_MCP_MARK in rule.tool or "mcp_call" in rule.action):  # servers say later what they have
+        return
+    named = [each for each in tools if matches_text(each.name, rule.tool)]
+    if not named:
+        names = [each.name for each in tools]
+        advice = argument_checks.suggest_name(rule.tool, names)
+        listed = ", ".join(sorted(names)) or "none"
+        yield (
+            f"the rule {rule} matches no tool of this agent: {advice}its tools are {listed}; a rule by action, such as "
+            'action = "write", holds for whichever tools there are'
+        )
+    elif rule.action not in KNOWN_ACTIONS and not any(matches_text(_get_action(each), rule.action) for each in named):
+        actions = sorted({_get_action(each) for each in named})
+        advice = argument_checks.suggest_name(rule.action, [*actions, *KNOWN_ACTIONS])
+        yield f"the rule {rule} matches no action of this agent: {advice}its actions are {', '.join(actions)}"
+    elif rule.tool != "*" and not any(_can_do(each, rule.action) for each in named):
+        actions = sorted({_get_action(each) for each in named})
+        yield f"the rule {rule} matches no call: the action of {rule.tool!r} is {', '.join(actions)}"
+
+
+def _get_action(tool: "Tool[..., Any]") -> str:
+    return tool.action or tool.name
+
+
+def _can_do(tool: "Tool[..., Any]", action: str) -> bool:
+    return matches_text(_get_action(tool), action) or (action in NAMED_ACTIONS and _get_action(tool) in {"run", "exec"})

@@ -1,0 +1,338 @@
+"""What a sandboxed command sees of git repositories: bubblewrap options, chosen by what the command may do.
+
+- A command that runs unasked gets a private copy of the repository's data in which nothing names a program.
+- Any other finds every `.git` read-only, and can make none where the user's own git would use it.
+- One that runs git gets a work copy: it can commit there, and what it has done is taken over when it has ended. So it
+  cannot destroy the repository, and leaves no program behind that the user's own git would run.
+"""
+
+# ruff: noqa: PTH112, PTH113, PTH114, PTH118, PTH120 - before every command, where pathlib would cost time
+import contextlib
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core.error import ConfigError, ToolError
+
+from .git_index import list_submodules
+from .git_named_paths import GIT_NAME, list_named_paths, list_repositories
+from .git_private_copy import OBJECTS_MOUNT, PrivateGitCopy
+from .git_repository import GitRepository, find_repository, is_empty_folder, open_submodule
+from .git_takeover import create_repository, take_over
+from .planted_git import CLOCK_SLACK_NS, read_file_clock_ns, set_planted_programs_aside
+from .shown_folders import is_below
+
+if TYPE_CHECKING:
+    from .bubblewrap import CoverMountSources
+    from .trusted_files import TrustedFiles
+
+_GIT_WORD: Final = re.compile(r"\bgit\b")
+_READ_ONLY_FOLDERS: Final = ("hooks", "modules", "worktrees", "lfs")
+"""Folders of a repository that a work copy shows as they are."""
+_MOST_DEPTH: Final = 6
+_MOST_ENTRIES: Final = 10_000
+"""Entries below the working folder that are looked at for repositories in it."""
+_MOST_SUBMODULES: Final = 50
+_MOST_SUBMODULE_DEPTH: Final = 3
+
+
+class GitView(Struct, frozen=True):
+    """What a command sees of git repositories: mounts, variables, and what is done when it has ended."""
+
+    options: Sequence[str] = ()
+    """Options of bubblewrap."""
+    pinned: Sequence[str] = ()
+    """Options that come first: they show folders again, so that what hides something in them has to follow."""
+    kept: Sequence[str] = ()
+    """Paths with git data that the command can change in no way but by what is taken over."""
+    env: dict[str, str] = {}
+    """Environment variables."""
+    finish: Callable[[], str] | None = None
+    """Takes over what the command has done, and removes copies; returns what the model should know.
+
+    To be called on a thread.
+    """
+
+
+def mentions_git(argv: Sequence[str], line: str) -> bool:
+    """Return True if a command has the word git in it: it may run git itself."""
+    return any(_GIT_WORD.search(each) for each in (*argv, line))
+
+
+# -- commands that run unasked -----------------------------------------------------------------------------------------
+
+
+def show_git_without_programs(root: str, covers: "CoverMountSources") -> GitView:
+    """Return the view of a command that runs unasked: nothing in it names a program, also not in submodules.
+
+    Raises `ToolError` if the repository is one that is not used.
+    """
+    try:
+        repository = find_repository(root)
+    except ToolError as error:
+        if "is in no git repository" not in str(error):
+            raise
+        return GitView(env={"GIT_DIR": os.devnull})  # else git would take a folder for a repository without work tree
+    shown = _PlainCopies(covers)
+    place = shown.add(repository, 0)
+    env = {"GIT_DIR": place, "GIT_WORK_TREE": repository.work_tree}
+    return GitView(shown.options, env=env, finish=shown.remove)
+
+
+class _PlainCopies:
+    """Collects the mounts of plain copies of a repository and its submodules."""
+
+    def __init__(self, covers: "CoverMountSources") -> None:
+        self.options: list[str] = []
+        self.copies: list[PrivateGitCopy] = []
+        self._covers = covers
+
+    def add(self, repository: GitRepository, depth: int) -> str:
+        """Mount a copy of a repository, and of its submodules; return the folder of its data in the sandbox."""
+        copy = PrivateGitCopy.of(repository, objects=f"../{OBJECTS_MOUNT}")
+        self.copies.append(copy)
+        place = _mount_copy(repository, copy, "--ro-bind", self.options)
+        for name in list_submodules(copy.state.get("index", b"")):
+            self._add_submodule(os.path.join(repository.work_tree, name), repository, depth + 1)
+        return place
+
+    def remove(self) -> str:
+        """Remove the copies."""
+        for each in self.copies:
+            each.remove()
+        return ""
+
+    def _add_submodule(self, folder: str, above: GitRepository, depth: int) -> None:
+        """Mount a copy of the data of a submodule; or hide the submodule, if that is not possible."""
+        if os.path.realpath(folder) != folder or not os.path.lexists(os.path.join(folder, GIT_NAME)):
+            return  # git does not enter it either
+        if depth <= _MOST_SUBMODULE_DEPTH and len(self.copies) <= _MOST_SUBMODULES:
+            with contextlib.suppress(ToolError):
+                self.add(open_submodule(folder, above), depth)
+                return
+        self.options += ["--ro-bind", self._covers.folder, folder]
+
+
+def _mount_copy(repository: GitRepository, copy: PrivateGitCopy, how: str, options: list[str]) -> str:
+    """Mount a copy in the place of `.git`; return the folder of its data in the sandbox."""
+    place = repository.pointer
+    if os.path.isfile(place):
+        place = copy.path
+        options += [how, copy.path, copy.path, "--ro-bind", copy.write_pointer(), repository.pointer]
+    else:
+        options += [how, copy.path, place]
+    options += ["--ro-bind", repository.objects, os.path.join(place, OBJECTS_MOUNT)]
+    return place
+
+
+# -- commands that were asked about ------------------------------------------------------------------------------------
+
+
+def set_programs_aside_after(view: GitView, folders: Sequence[str], before: "TrustedFiles") -> GitView:
+    """Return a view after whose command nothing below the folders is obeyed that was not there before.
+
+    Neither do git data name a program, nor has a file a name that other programs trust.
+    """
+    from .overlapping_commands import CommandSpan, FolderBefore
+
+    span = CommandSpan(folders, FolderBefore(read_file_clock_ns() - CLOCK_SLACK_NS, before))
+
+    def finish() -> str:
+        judged_by = span.end()
+        notes = [view.finish() if view.finish is not None else ""]
+        for since_ns, files in judged_by:
+            may_change = before.may_change
+            notes.append(set_planted_programs_aside(folders, since_ns, view.kept, files, may_change=may_change))
+        return "; ".join([each for each in notes if each])
+
+    return replace(view, pinned=[*view.pinned, *before.options], finish=finish)
+
+
+def protect_git(folders: Sequence[str], covers: "CoverMountSources") -> GitView:
+    """Return the view of a command that was asked about, and does not run git: every `.git` is read-only."""
+    tops = [list(_protect_top(each, covers, is_covered=number == 0)) for number, each in enumerate(folders)]
+    below = [_protect_below(each, covers) for each in folders]
+    return GitView(
+        [word for top, each in zip(tops, below, strict=True) for word in (*top, *each.options)],
+        pinned=[word for each in below for word in each.pinned],
+        kept=[path for each in below for path in each.kept] + [top[-1] for top in tops if top],
+    )
+
+
+def show_work_copy(folders: Sequence[str], covers: "CoverMountSources", unlisted: Sequence[str] = ()) -> GitView:
+    """Return the view of a command that was asked about, and runs git: a work copy of the first folder's repository.
+
+    Files that are `unlisted` git ignores there, so that it does not try to add what is hidden.
+    """
+    root, *others = folders
+    place = os.path.join(root, GIT_NAME)
+    _check_link(place)
+    options: list[str] = []
+    is_new = not os.path.lexists(place) or is_empty_folder(place)
+    try:
+        repository = find_repository(root)
+    except ToolError as error:
+        if not is_new or "is in no git repository" not in str(error):
+            return protect_git(folders, covers)
+        return _show_new_repository(root, others, covers)
+    if repository.work_tree != root:
+        return protect_git(folders, covers)
+    try:
+        copy = PrivateGitCopy.of(repository, plain=False, objects=f"../{OBJECTS_MOUNT}")
+    except ToolError:
+        return protect_git(folders, covers)
+    copy.ignore([each.removeprefix(root) for each in unlisted if is_below(each, root)])
+    shown = _mount_copy(repository, copy, "--bind", options)
+    for name in _READ_ONLY_FOLDERS:
+        real = os.path.join(repository.common_folder, name)
+        if os.path.isdir(real) and not os.path.islink(real):
+            options += ["--ro-bind", real, os.path.join(shown, name)]
+    rest = _protect_rest(root, others, covers)
+    options += rest.options
+
+    def finish() -> str:
+        try:
+            deleted = take_over(repository, copy)
+        except ToolError as error:
+            return f"git: {error}"
+        finally:
+            copy.remove()
+        return f"git: deleted {deleted}" if deleted else ""
+
+    return replace(rest, options=options, finish=finish)
+
+
+def _show_new_repository(root: str, others: Sequence[str], covers: "CoverMountSources") -> GitView:
+    """Return the view of a command that runs git where there is no repository: it may create one."""
+    copy = PrivateGitCopy.empty()
+    rest = _protect_rest(root, others, covers)
+    options = ["--bind", copy.path, os.path.join(root, GIT_NAME), *rest.options]
+
+    def finish() -> str:
+        try:
+            create_repository(root, copy)
+        except ToolError as error:
+            return f"git: {error}"
+        finally:
+            copy.remove()
+        return ""
+
+    return replace(rest, options=options, finish=finish)
+
+
+def _protect_rest(root: str, others: Sequence[str], covers: "CoverMountSources") -> GitView:
+    """Return the view of all git data but the `.git` of the first folder."""
+    below, beside = _protect_below(root, covers), protect_git(others, covers)
+    return GitView(
+        [*below.options, *beside.options],
+        pinned=[*below.pinned, *beside.pinned],
+        kept=[*below.kept, *beside.kept, os.path.join(root, GIT_NAME)],
+    )
+
+
+def _protect_top(folder: str, covers: "CoverMountSources", *, is_covered: bool) -> Iterator[str]:
+    place = os.path.join(folder, GIT_NAME)
+    _check_link(place)
+    if os.path.lexists(place) and not is_empty_folder(place):
+        yield from ("--ro-bind", place, place)
+    elif is_covered:
+        yield from ("--ro-bind", covers.folder, place)
+
+
+def _check_link(place: str) -> None:
+    if os.path.islink(place):
+        raise ConfigError(f"{place} is a link, and cannot be protected from commands: put the folder itself there")
+
+
+def _protect_below(folder: str, covers: "CoverMountSources") -> GitView:
+    """Return the view in which git data below a folder are read-only, also those that are missing or only named."""
+    kept, missing = _list_protected(folder)
+    pinned = _pin_folders(folder, [*kept, *missing], kept)
+    pinned += [word for each in kept for word in ("--ro-bind", each, each)]
+    options: list[str] = []
+    for place, is_folder in missing.items():
+        options += ["--ro-bind", covers.folder if is_folder else covers.file, place]
+    return GitView(options, pinned=pinned, kept=kept)
+
+
+def _list_protected(folder: str) -> tuple[list[str], dict[str, bool]]:
+    """Return the paths below a folder that commands must not change, and those that they must not create.
+
+    Of the latter, True is for what is covered by a folder, and not by a file.
+    """
+    nested = find_nested_git(folder)
+    repositories = list_repositories(folder, nested)
+    wanted = dict.fromkeys(nested, True)
+    wanted |= {os.path.join(tree, GIT_NAME): True for tree in repositories if tree.startswith(f"{folder}/")}
+    wanted |= list_named_paths(folder, repositories)
+    present = [each for each in wanted if os.path.lexists(each) and not (wanted[each] and is_empty_folder(each))]
+    missing = [(_find_first_missing(each), each) for each in wanted if each not in present]
+    covered = {first: first != path or wanted[path] for first, path in missing}
+    kept = _drop_those_below(present, present)
+    return kept, {each: covered[each] for each in _drop_those_below(covered, [*kept, *covered])}
+
+
+def _drop_those_below(paths: Iterable[str], others: Collection[str]) -> list[str]:
+    """Return the paths that lie below none of the others."""
+    folders = set(others)
+    return [each for each in paths if not any(above in folders for above in _list_above(each))]
+
+
+def _list_above(path: str) -> Iterator[str]:
+    while (above := os.path.dirname(path)) != path:
+        yield above
+        path = above
+
+
+def _find_first_missing(path: str) -> str:
+    """Return the first folder on the way to a missing path that is missing itself: to cover it covers what is below."""
+    while not os.path.lexists(above := os.path.dirname(path)):
+        path = above
+    return path
+
+
+def _pin_folders(folder: str, paths: Iterable[str], kept: Collection[str]) -> list[str]:
+    """Return the options that keep the folders above some paths where they are.
+
+    A folder with a mount in it can be renamed, and another one put in its place; one that is a mount itself cannot.
+    """
+    above = {each for path in paths for each in _list_above(path) if each.startswith(f"{folder}/")}
+    pinned = sorted(each for each in above if not any(each == other or is_below(each, other) for other in kept))
+    return [word for each in pinned for word in ("--bind", each, each)]
+
+
+def find_nested_git(root: str) -> list[str]:
+    """Return the folders and files `.git` below a folder, down to some levels and up to so many entries."""
+    found: list[str] = []
+    level, seen = [root], 0
+    for depth in range(_MOST_DEPTH):
+        below: list[str] = []
+        for folder in level:
+            try:
+                with os.scandir(folder) as entries:
+                    listed = list(entries)
+            except OSError:
+                continue
+            seen += len(listed)
+            if seen > _MOST_ENTRIES:
+                return found
+            for each in listed:
+                if each.is_symlink():
+                    continue
+                if each.name == GIT_NAME:
+                    found += [each.path] if depth else []
+                elif each.is_dir(follow_symlinks=False):
+                    below.append(each.path)
+        level = below
+    return found
+
+
+def list_git_placeholder_paths(root: str) -> dict[str, bool]:
+    """Return the paths at which bubblewrap creates what it mounts over for this module: True for empty folders."""
+    place = os.path.join(root, GIT_NAME)
+    found = {place: True} if not os.path.lexists(place) or is_empty_folder(place) else {}
+    return {**found, **_list_protected(root)[1]}

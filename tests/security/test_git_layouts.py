@@ -1,0 +1,110 @@
+"""Hostile repositories, and every git tool and silent git command in them: no program of theirs runs.
+
+Programs are counted by strace in the whole tree of processes. That a plain git runs the program of each layout, and
+that the trace would see it, is tested as well.
+
+PERDURE_SEARCH=long    every tool and every silent command in every layout, and races for longer
+"""
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from perdure.toolkits.read_only_commands import _GIT
+from tests.security.exec_trace import Started, build_environment, trace_programs
+from tests.security.git_layout_program import SILENT
+from tests.security.git_layouts import LAYOUTS, Layout, build_layout, make_base, runs_with_plain_git
+
+pytestmark = [
+    pytest.mark.needs("bubblewrap", "strace"),
+    pytest.mark.packages("tree_sitter_bash"),
+    pytest.mark.faults,
+    pytest.mark.timeout(1800),
+]
+LONG = os.environ.get("PERDURE_SEARCH") == "long"
+PLAINEST = "fsmonitor"
+"""A layout in which all tools do their work."""
+TRACED = LAYOUTS if LONG else [each for each in LAYOUTS if each.name == PLAINEST] + [
+    each for number, each in enumerate(LAYOUTS) if number % 2 == (os.geteuid() == 0) and each.name != PLAINEST
+]  # fmt: skip
+"""The layouts that are traced: in the short form root takes one half, and the other user the other."""
+OURS = {"bwrap", Path(sys.executable).name}
+"""Programs that the runtime starts outside of a sandbox."""
+INSIDE = {"git", "sh", "bash", "env", "prlimit", "true", "kill"}
+"""Programs of the system that it starts inside, for commands that run git."""
+SYSTEM = ("/usr/", "/bin/", "/sbin/")
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """All layouts, each in a folder of its own."""
+    top = tmp_path_factory.mktemp("layouts")
+    base = make_base(top / "base")
+    home = top / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[user]\n\tname = Anna\n\temail = anna@example.org\n")
+    built = {}
+    for layout in LAYOUTS:
+        (top / layout.name).mkdir()
+        built[layout.name] = build_layout(layout, base, top / layout.name)
+    return top, built
+
+
+def trace(places, mode: str, layouts: Sequence[Layout] = LAYOUTS) -> tuple[dict[str, dict[str, str]], list[Started]]:
+    """Run the program with all layouts; return how each call ended, and the programs that were started."""
+    top, built = places
+    given = [{"name": each.name, "root": str(built[each.name]), "top": str(top / each.name), "race": each.race}
+             for each in layouts]  # fmt: skip
+    names = top / f"{mode}.json"
+    names.write_text(json.dumps(given))
+    words = [sys.executable, "-m", "tests.security.git_layout_program", mode, str(names), *(["long"] if LONG else [])]
+    root = Path(__file__).resolve().parents[2]
+    output, started = trace_programs(words, top / mode, build_environment(HOME=str(top / "home")), cwd=root)
+    return json.loads(output), started
+
+
+def is_of_layout(each: Started, top: Path) -> bool:
+    """Return True for a program of a repository, also one that a shell or env was given."""
+    name = Path(each.program).name
+    named = Path(each.words.split('", "')[-1].strip('"')).name if name in {"sh", "env", "timeout"} else ""
+    return "evil" in {name, named} or each.program.startswith(f"{top}/") or not each.program.startswith("/")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda each: each.name)
+def test_a_plain_git_runs_the_program_of_this_layout(layout, places):
+    assert runs_with_plain_git(layout, places[0] / layout.name)
+
+
+def test_no_tool_and_no_silent_command_runs_a_program_of_a_repository_anywhere(places):
+    ended, started = trace(places, "tools", TRACED)
+    outside = {Path(each.program).name for each in started if not each.is_inside}
+    assert outside <= OURS
+    inside = [each for each in started if each.is_inside]
+    assert [each for each in inside if is_of_layout(each, places[0])] == []
+    assert {Path(each.program).name for each in inside} <= INSIDE
+    assert {each.program for each in inside if each.has_run and not each.program.startswith(SYSTEM)} == set()
+    statuses = Counter(status for each in ended.values() for status in each.values())
+    assert len(ended) == len(TRACED)
+    assert statuses["ok"] > 4 * len(TRACED)  # in most, the tools do their work, as if no programs were there
+    assert set(ended[PLAINEST].values()) == {"ok"}
+
+
+def test_commands_that_were_agreed_to_run_such_programs_in_the_sandbox_alone(places):
+    _, started = trace(places, "asked", LAYOUTS if LONG else TRACED[::6])
+    assert {Path(each.program).name for each in started if not each.is_inside} <= OURS
+    assert any(is_of_layout(each, places[0]) for each in started if each.is_inside)  # or the trace would see nothing
+
+
+def test_the_trace_sees_a_program_of_each_layout_that_runs_outside(places):
+    _, started = trace(places, "host")
+    seen = [each for each in started if not each.is_inside and is_of_layout(each, places[0])]
+    assert len(seen) == len(LAYOUTS)
+
+
+def test_every_silent_command_of_git_is_among_those_that_are_tried():
+    assert {line.split()[1] for line in SILENT} - {"stash", "worktree", "tag"} == set(_GIT)
