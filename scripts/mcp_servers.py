@@ -54,7 +54,7 @@ def install_node_servers() -> None:
     if npm is None:
         print("parts: npm is missing, so the MCP servers of npm are not installed")
         return
-    quiet = ("--no-audit", "--no-fund", "--silent", "--ignore-scripts")
+    quiet = ("--no-audit", "--no-fund", "--loglevel=error", "--ignore-scripts")
     if run([npm, "install", *quiet, "--prefix", str(folder), *NODE_SERVERS], folder):
         (folder / "installed.txt").write_text("\n".join(NODE_SERVERS), "utf-8")
 

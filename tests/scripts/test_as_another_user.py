@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,15 +28,15 @@ def test_who_is_seen():
 
 
 @only_root
-def test_tests_are_run_as_another_user_with_a_home_of_their_own(tmp_path):
-    tmp_path.chmod(0o755)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
-    (tmp_path / "test_seen.py").write_text(SEEN)
+def test_tests_are_run_as_another_user_with_a_home_of_their_own():
     words = [sys.executable, "-m", "scripts.as_another_user", "-p", "no:randomly", "--rootdir", ".", "--noconftest"]
-    done = subprocess.run(
-        [*words, str(tmp_path / "test_seen.py")], cwd=as_another_user.ROOT, capture_output=True, text=True, check=False
-    )
+    with tempfile.TemporaryDirectory() as folder:  # pytest closes the folder of `tmp_path` whenever another one starts
+        Path(folder).chmod(0o755)
+        seen = Path(folder, "test_seen.py")
+        seen.write_text(SEEN)
+        done = subprocess.run(
+            [*words, str(seen)], cwd=as_another_user.ROOT, capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
 
