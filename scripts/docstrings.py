@@ -189,7 +189,8 @@ def header(source: Source, node: ast.ClassDef, init: Function | None) -> str:
     """How an object is made, or what the class derives from."""
     if init is not None:
         return signature(source, init, f"class {node.name}", result=False)
-    shown = [plain(base) for base in node.bases if plain(base) != "Struct" and not plain(base).startswith("_")]
+    bare = [plain(base) for base in node.bases]
+    shown = [base for base in bare if base != "Struct" and not base.startswith("_") and not base.endswith("Options")]
     bases = ", ".join(shown)
     return f"class {node.name}({bases})" if bases else f"class {node.name}"
 
@@ -208,7 +209,8 @@ def fields(source: Source, node: ast.ClassDef) -> list[Field]:
         elif isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
             own.append(Field(each.targets[0].id, "", plain(each.value), doc))
     names = {field.name for field in own}
-    return [field for field in inherited if field.name not in names] + [field for field in own if field.name[0] != "_"]
+    listed = [field for field in inherited if field.name not in names] + [each for each in own if each.name[0] != "_"]
+    return sorted(listed, key=lambda field: inherited != [] and field.default != "")  # what has to be given comes first
 
 
 def attributes(init: Function) -> list[Field]:

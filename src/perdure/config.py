@@ -39,7 +39,7 @@ from .configuring.table_classes import CompactionTable, ConfigFile
 from .configuring.trusted_files import TrustedFiles, is_digest_trusted
 from .configuring.validation import convert_config
 from .context.agent_role import Role
-from .context.compaction import Compaction
+from .context.compaction import Compaction, CompactionOptions
 from .context.compaction_strategies import keep_recent
 from .context.directives import MentionSettings
 from .context.project_instructions import Project, get_config_folder
@@ -342,7 +342,7 @@ def build_compaction(table: CompactionTable, model: Model | None = None) -> Comp
 
     Raises `ConfigError` for numbers that cannot work.
     """
-    fields = {name: getattr(table, name) for name in table.__struct_fields__ if name not in {"model", "strategy"}}
+    fields = {name: getattr(table, name) for name in CompactionOptions.__struct_fields__}
     return Compaction(**fields, model=model, strategy=keep_recent if table.strategy == "keep_recent" else None)
 
 

@@ -89,7 +89,7 @@ class LoggedRestore(Struct):
 
 
 class FileChangeLog(Struct):
-    """What the log of a session says about changes of files."""
+    """The changes of files in the log of a session."""
 
     changes: list[LoggedChange]
     """In order, without those that were not made."""
@@ -145,7 +145,7 @@ async def read_change_log(
 
 
 class _Folding:
-    """What the entries say, one after another."""
+    """The fold of log entries into changes of files, one entry after another."""
 
     def __init__(self, session_id: str) -> None:
         self.changes: list[LoggedChange] = []

@@ -143,7 +143,7 @@ class InterruptedRestore(Struct, frozen=True, kw_only=True):
 
 
 class _PlannedFile(Struct):
-    """What an undo or redo is to do with one path."""
+    """The change of one path that an undo or redo is about to make."""
 
     path: str
     expected: FileState
@@ -474,7 +474,7 @@ def _list_changes_of(command: LoggedCommand, before: FolderLook, after: FolderLo
 
 
 class _Restoring:
-    """One undo or redo."""
+    """An undo or redo in progress."""
 
     def __init__(
         self, history: FileHistory, restorer: FileRestorer, way: RestoreWay, run_id: str, *, overwrite: bool

@@ -576,6 +576,7 @@ def test_a_raw_schema_is_copied():
         ),
         ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "'file:///etc/passwd', and references are not fetched"),
         ({"$schema": "https://example.com/meta"}, "that can be used: Unknown meta-schema"),
+        (nested(300), "that can be used: Recursion limit reached"),
         (nested(500), "more than 64 parts are applied to one value inside one another"),
     ],
 )
@@ -652,6 +653,22 @@ def test_a_raw_schema_is_compiled_once_and_may_be_changed_afterwards(monkeypatch
     monkeypatch.undo()
     numbers["properties"] = {"once": {"type": "string"}}
     check_value({"once": "x"}, numbers)
+
+
+@pytest.mark.parametrize("count", [2, 400])
+def test_a_raw_schema_is_checked_when_it_is_given_and_compiled_for_the_first_value(monkeypatch, count):
+    given: dict[str, Any] = {
+        "type": "object",
+        "properties": {f"lazy{number}": {"type": "integer"} for number in range(count)},
+    }
+    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    described = build_parameters_from_json_schema(given)
+    given["properties"]["wrong"] = {"type": "whole"}
+    with pytest.raises(ConfigError, match="'properties/wrong/type'"):
+        build_parameters_from_json_schema(given)
+    monkeypatch.undo()
+    assert described.parse({"lazy1": 1}) == {"lazy1": 1}
+    assert problems(described.parse, {"lazy1": "x"}) == ["lazy1: expected an integer, got 'x'"]
 
 
 def test_a_raw_schema_that_is_no_json_is_refused_with_the_reason():

@@ -1,12 +1,16 @@
 """Values are checked against raw schemas with a bounded amount of work."""
 
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.core import schema_checker
 from perdure.core.error import ConfigError
-from perdure.core.schema_checker import SchemaChecker
+from perdure.core.schema_checker import SchemaChecker, check_simple_schema
 from perdure.core.validation_problems import MAX_KEPT_PROBLEMS, Invalid
 
 
@@ -73,3 +77,46 @@ def test_a_schema_that_takes_as_much_at_every_depth_does_not_limit_the_depth():
     for _ in range(120):
         value = [value]
     assert SchemaChecker({"type": "array"}).find_problems(value) == []
+
+
+KEYWORDS = (
+    *("type", "enum", "const", "minimum", "multipleOf", "maxLength", "minItems", "required", "uniqueItems", "items"),
+    *("properties", "additionalProperties", "prefixItems", "dependentRequired", "dependencies", "allOf", "not", "if"),
+    *(
+        "format",
+        "contentMediaType",
+        "contentSchema",
+        "definitions",
+        "id",
+        "pattern",
+        "patternProperties",
+        "$ref",
+        "$id",
+    ),
+)
+odd_values = st.sampled_from(
+    ["string", "regex", ["a", "a"], ["integer"], -1, 0, 1.5, 10**30, True, None, [], "(", "#/x"]
+)
+odd_schemas = st.recursive(
+    st.dictionaries(st.sampled_from(KEYWORDS), odd_values, max_size=3),
+    lambda inner: st.dictionaries(
+        st.sampled_from(KEYWORDS), st.one_of(odd_values, inner, st.lists(inner, max_size=2)), max_size=3
+    ),
+    max_leaves=6,
+)
+
+
+def is_refused(check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except ConfigError:
+        return True
+    return False
+
+
+@given(odd_schemas)
+def test_a_schema_is_refused_before_it_is_compiled_exactly_if_compiling_it_would_refuse_it(schema):
+    text = msgspec.json.encode(schema)
+    refused = is_refused(lambda: check_simple_schema(schema, text))
+    if refused or check_simple_schema(schema, text):
+        assert is_refused(lambda: SchemaChecker(schema)) is refused

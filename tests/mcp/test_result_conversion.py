@@ -102,10 +102,18 @@ def test_the_limit_of_media_is_that_of_their_bytes(length: int, fits: bool, monk
     assert isinstance(part, Audio if fits else Text)
 
 
-def test_the_schema_of_a_tool_is_compiled_when_it_is_listed_and_not_for_each_result(monkeypatch):
+def test_the_schema_of_a_tool_is_compiled_for_its_first_result_and_not_for_each(monkeypatch):
     schema = {**SCHEMA, "title": "compiled once"}
-    tool = listed(outputSchema=schema, inputSchema={"type": "object", "title": "compiled once"})
-    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    tool = listed(outputSchema=schema)
     assert not convert(structured={"n": 1}, tool=tool).is_error
+    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    assert not convert(structured={"n": 2}, tool=tool).is_error
     assert convert(structured={"n": "x"}, tool=tool).is_error
-    listed(outputSchema=dict(schema), inputSchema={"type": "object", "title": "compiled once"})
+    listed(outputSchema=dict(schema))
+
+
+def test_a_large_schema_of_a_tool_is_compiled_when_it_is_listed(monkeypatch):
+    large = {f"large{number}": {"type": "integer"} for number in range(600)}
+    tool = listed(outputSchema={"type": "object", "properties": large})
+    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    assert convert(structured={"large1": "x"}, tool=tool).is_error

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.model import ToolSpec
-from perdure.models.demo_tool_choice import _ArgumentClues, choose_tool, guess_arguments, restrict_tool_values
+from perdure.models.demo_tool_choice import choose_tool, guess_arguments, restrict_tool_values
 from perdure.toolkits.basic_tools import basic_tools
 
 TEXT, WHOLE, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
@@ -68,7 +68,9 @@ BASICS = [each.spec for each in basic_tools()]
     [
         ("What is 17 * 23?", "calculate"),
         ("2+2", "calculate"),
-        ("how much is 12.5% of 80", "calculate"),
+        ("how much is 12.5% of 80", None),
+        ("1/0", "calculate"),
+        ("Was ist 12 * 12?", "calculate"),
         ("What time is it?", "now"),
         ("What day is it?", "now"),
         ("what's the date today?", "now"),
@@ -124,23 +126,15 @@ def test_a_tool_that_needs_what_the_sentence_lacks_cannot_be_narrowed(name, sent
 @pytest.mark.parametrize(
     ("sentence", "properties", "arguments"),
     [
-        # what is written for a parameter
-        ("city=Oslo", {"city": TEXT}, {"city": "Oslo"}),
-        ('City: "New York", please', {"city": TEXT}, {"city": "New York"}),
-        ("with dry run", {"dry_run": FLAG}, {"dry_run": True}),
         ("wetter for 3 days in Bergen", {"city": TEXT, "days": WHOLE}, {"city": "Bergen", "days": 3}),
         ("days: 35, or 3", {"days": WHOLE}, {"days": 35}),
-        ("1 day", {"days": WHOLE}, {"days": 1}),
-        ("max size 2.5", {"max_size": NUMBER}, {"max_size": 2.5}),
         ("in Fahrenheit", {"unit": {"enum": ["celsius", "fahrenheit"]}}, {"unit": "fahrenheit"}),
-        # what is next in the sentence
         ("2 and 3", {"a": WHOLE, "b": WHOLE}, {"a": 2, "b": 3}),
         ("2.5 or 7", {"a": WHOLE, "b": NUMBER}, {"a": 7, "b": 2.5}),
         ("-4 degrees", {"value": NUMBER}, {"value": -4}),
         ("say 'one' and `two`", {"a": TEXT, "b": TEXT}, {"a": "one", "b": "two"}),
         ("from Oslo to New York", {"start": TEXT, "end": TEXT}, {"start": "Oslo", "end": "New York"}),
         ("Is Oslo big?", {"city": TEXT}, {"city": "Oslo"}),
-        ("Oslo, how big?", {"city": TEXT}, {"city": "Oslo"}),
         ("how big is it in oslo", {"city": TEXT}, {"city": "oslo"}),
         ("Read src/main.py.", {"path": TEXT}, {"path": "src/main.py"}),
         ("Show /etc/hosts", {"file": TEXT}, {"file": "/etc/hosts"}),
@@ -150,9 +144,6 @@ def test_a_tool_that_needs_what_the_sentence_lacks_cannot_be_narrowed(name, sent
         ("the capital of Norway", {"query": TEXT}, {"query": "the capital of Norway"}),
         ("whatever", {"unit": {"enum": ["c", "f"]}}, {"unit": "c"}),
         ("whatever", {"force": FLAG}, {"force": False}),
-        ("whatever", {"limit": {"type": "integer", "default": 10}}, {"limit": 10}),
-        ("tag 'a' and 'b'", {"tags": {"type": "array", "items": TEXT}}, {"tags": ["a", "b"]}),
-        ("sum 1, 2.5 and 3", {"values": {"type": "array", "items": NUMBER}}, {"values": [1, 2.5, 3]}),
         ("in Oslo", {"city": {"anyOf": [{"type": "null"}, TEXT]}}, {"city": "Oslo"}),
         ("in Oslo", {"city": {"type": ["null", "string"]}}, {"city": "Oslo"}),
         ("in Oslo", {"city": True}, {"city": "Oslo"}),
@@ -174,17 +165,15 @@ def test_arguments_are_found_in_the_sentence(sentence, properties, arguments):
         ("in Oslo", {"nothing": {"type": "null"}}, ["nothing"]),
         ("in Oslo", {"nothing": {"type": ["null"]}}, ["nothing"]),
         ("hello", {"tags": {"type": "array", "items": TEXT}}, ["tags"]),
-        ("'a' and 'b'", {"tags": {"type": "array", "items": {"type": "object"}}}, ["tags"]),
     ],
 )
 def test_what_is_not_in_the_sentence_is_missing(sentence, properties, missing):
     assert guess_arguments(spec(**properties), sentence)[1] == missing
 
 
-def test_a_parameter_that_may_be_left_out_is_given_only_when_the_sentence_names_it():
+def test_a_parameter_that_may_be_left_out_is():
     tool = spec("weather", required=["city"], city=TEXT, days=WHOLE, unit={"enum": ["celsius", "kelvin"]})
-    assert guess_arguments(tool, "Oslo 2030") == ({"city": "Oslo"}, [])
-    assert guess_arguments(tool, "Oslo, 3 days, kelvin") == ({"city": "Oslo", "days": 3, "unit": "kelvin"}, [])
+    assert guess_arguments(tool, "In Oslo, 3 days, kelvin") == ({"city": "Oslo"}, [])
 
 
 def test_the_tools_own_words_are_no_arguments():
@@ -196,7 +185,7 @@ def test_a_tool_without_parameters_needs_none():
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence", "has_value"),
+    ("name", "sentence", "is_chosen"),
     [
         ("url", "get https://example.org/a now", True),
         ("url", "get me a page", False),
@@ -207,8 +196,8 @@ def test_a_tool_without_parameters_needs_none():
         ("city", "what is in notes.txt", False),
     ],
 )
-def test_a_sentence_has_the_value_of_a_parameter_by_the_kind_of_both(name, sentence, has_value):
-    assert _ArgumentClues(sentence, frozenset()).has_value_for(spec(**{name: TEXT})) is has_value
+def test_a_value_that_a_tool_needs_speaks_for_the_tool(name, sentence, is_chosen):
+    assert (choose_tool(sentence, [spec("x", **{name: TEXT})]) is not None) is is_chosen
 
 
 @given(st.text(max_size=300))
@@ -220,8 +209,6 @@ def test_any_sentence_gives_arguments_that_can_be_sent(sentence):
         expression=TEXT,
         count=WHOLE,
         size=NUMBER,
-        tags={"type": "array", "items": TEXT},
-        values={"type": "array", "items": NUMBER},
     )
     arguments, missing = guess_arguments(tool, sentence)
     assert arguments.keys().isdisjoint(missing)
@@ -236,29 +223,39 @@ def test_a_very_long_sentence_is_read_quickly(unit):
 @pytest.mark.parametrize(
     ("sentence", "properties", "arguments"),
     [
-        ("From Bergen with city=Oslo.", {"city": TEXT}, {"city": "Oslo"}),
-        ("From Bergen with city = 'new york'!", {"city": TEXT}, {"city": "new york"}),
-        ('From Bergen with CITY:"New York"', {"city": TEXT}, {"city": "New York"}),
-        ("From Bergen with home city: Oslo, please", {"home_city": TEXT}, {"home_city": "Oslo"}),
-        ("7 or size of 3", {"size": WHOLE}, {"size": 3}),
-        ("7 or size is 3", {"size": WHOLE}, {"size": 3}),
-        ("7 or 3 sizes", {"size": WHOLE}, {"size": 3}),
-        ("size 3.5 or 7", {"size": WHOLE}, {"size": 7}),
-        ("size 3 and weight 4", {"weight": WHOLE, "size": WHOLE}, {"weight": 4, "size": 3}),
-        ("Oslo and Bergen", {"a": TEXT, "b": TEXT}, {"a": "Bergen", "b": "Oslo"}),
+        ("from Oslo and Bergen", {"a": TEXT, "b": TEXT}, {"a": "Oslo", "b": "Bergen"}),
         ("go to New York. Rome waits", {"a": TEXT, "b": TEXT}, {"a": "New York", "b": "Rome"}),
-        ("see the cat on a mat", {"a": TEXT}, {"a": "mat"}),
-        ("names like Ann and Bob", {"names": {"type": "array", "items": TEXT}}, {"names": ["Ann", "Bob"]}),
-        ("1 and 2.5", {"values": {"type": "array", "items": WHOLE}}, {"values": [1]}),
+        ("add 2 and 2", {"a": WHOLE, "b": WHOLE}, {"a": 2, "b": 2}),
         ("(see https://a.org/x).", {"link": TEXT}, {"link": "https://a.org/x"}),
         ("see https://a.org/x.txt and b.txt", {"path": TEXT}, {"path": "b.txt"}),
         ("read ~/a/b and ../c/d", {"path": TEXT, "folder": TEXT}, {"path": "~/a/b", "folder": "../c/d"}),
         ("read 'my file'", {"path": TEXT}, {"path": "my file"}),
-        ("whatever", {"count": {"type": "integer", "default": 0}}, {"count": 0}),
+        ("write 'hello' into it", {"text": TEXT}, {"text": "hello"}),
     ],
 )
-def test_a_value_belongs_to_the_parameter_that_is_named_with_it(sentence, properties, arguments):
+def test_each_parameter_gets_the_next_value_that_fits_it(sentence, properties, arguments):
     assert guess_arguments(spec(**properties), sentence) == (arguments, [])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "formulas"),
+    [
+        ("What is (17 + 4) * 2?", ["(17 + 4) * 2"]),
+        ("10-3", ["10-3"]),
+        ("7/2?", ["7/2"]),
+        ("2 + 2, or 3 * 4", ["2 + 2", "3 * 4"]),
+        ("10 - 3 apples", ["10 - 3"]),
+        ("the range 10-3", []),
+        ("I was born in 1990-05-12", []),
+        ("open 24/7", []),
+        ("version 1.2.3, at 10:30", []),
+        ("10%", []),
+        ("I have 3 cats and 4 dogs", []),
+    ],
+)
+def test_numbers_are_a_formula_where_they_are_to_be_calculated(sentence, formulas):
+    tool = restrict_tool_values(spec(expression=TEXT), sentence)
+    assert (tool.parameters["properties"]["expression"]["enum"] if tool else []) == formulas
 
 
 @pytest.mark.parametrize(
@@ -283,7 +280,7 @@ def test_what_is_written_freely_has_a_limit_of_length_unless_the_tool_sets_one()
     tool = spec(
         "note", "Notes.", message=TEXT, short={"type": "string", "maxLength": 9}, count=WHOLE, city=TEXT, path=TEXT
     )
-    narrowed = restrict_tool_values(tool, "note it in a.txt, city=Oslo")
+    narrowed = restrict_tool_values(tool, "note it in a.txt")
     assert narrowed == ToolSpec(
         "note",
         "Notes.",
@@ -293,7 +290,7 @@ def test_what_is_written_freely_has_a_limit_of_length_unless_the_tool_sets_one()
                 "message": {"maxLength": 400, "type": "string"},
                 "short": {"type": "string", "maxLength": 9},
                 "count": WHOLE,
-                "city": {"type": "string", "enum": ["Oslo"]},
+                "city": {"maxLength": 400, "type": "string"},
                 "path": {"type": "string", "enum": ["a.txt"]},
             },
             "required": ["message", "short", "count", "city", "path"],
@@ -306,12 +303,10 @@ def test_what_is_written_freely_has_a_limit_of_length_unless_the_tool_sets_one()
     [
         ("in Oslo and in Rome", {"zone": ["Oslo", "Rome"]}),
         ("in the morning", {}),
-        ("in Oslo, 3 days", {"zone": ["Oslo"], "days": [3]}),
-        ("days: 4, from a.txt", {"days": [4]}),
-        ("verbose", {"verbose": [True]}),
+        ("verbose, 3 days, from a.txt", {}),
     ],
 )
-def test_what_may_be_left_out_is_offered_only_where_the_sentence_has_it(sentence, properties):
+def test_of_what_may_be_left_out_a_place_is_offered_where_the_sentence_has_one(sentence, properties):
     tool = spec("now", required=[], zone=TEXT, days=WHOLE, verbose=FLAG, path=TEXT)
     narrowed = restrict_tool_values(tool, sentence)
     assert narrowed is not None

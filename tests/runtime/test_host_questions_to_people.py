@@ -117,7 +117,7 @@ async def test_what_cannot_be_shown_or_asked_is_refused(shown):
     with pytest.raises(ConfigError, match=r"display\.push\(slot_id=5\)"):
         await display.push(PlainText("x"), slot_id=5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="give a question in words"):
-        await display.ask(PlainText("x"))  # type: ignore[call-overload]
+        await display.ask(PlainText("x"))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"display\.ask\(timeout_seconds=-1\)"):
         await display.ask("Well?", timeout_seconds=-1)
 

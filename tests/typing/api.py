@@ -4,7 +4,7 @@ Each function here is what somebody might write; none of them needs a cast, an a
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, assert_type
+from typing import Annotated, Any, Literal, assert_type
 
 from perdure import (
     Accepted,
@@ -306,6 +306,7 @@ async def an_output_has_the_type_that_was_asked_for(agent: Agent[None], session:
     assert_type((await session.resume(output=Plan | None)).value, Plan | None)
     assert_type((await session.stream("Plan.", output=Plan | None).outcome()).value, Plan | None)
     assert_type((await session.run("Plan.", output=Output(Plan | None, repairs=1))).value, Plan | None)
+    assert_type((await session.run("Plan.", output=Literal["a", "b"])).value, Literal["a", "b"])
     stream = session.stream("Plan.", output=Plan)
     assert_type((await stream.outcome()).value, Plan)
     async for event in stream:
@@ -314,3 +315,6 @@ async def an_output_has_the_type_that_was_asked_for(agent: Agent[None], session:
 
 async def whoever_asks_for_no_type_gets_any(agent: Agent[None]) -> None:
     assert_type(await agent.run("Talk."), Outcome[Any])
+    assert_type(await agent.run("Talk.", output=None), Outcome[Any])
+    assert_type(await agent.run("Talk.", output={"type": "object"}), Outcome[Any])
+    assert_type(await agent.run("Talk.", output=Output.from_schema({"type": "object"})), Outcome[Any])

@@ -81,18 +81,9 @@ class GoalCommandOptions(Struct, frozen=True, kw_only=True):
 
     def build_details(self) -> dict[str, Any]:
         """Return the options that are stored with the goal, for `perdure goal resume`."""
-        agent = self.agent
-        given = {
-            "model": agent.model,
-            "role": agent.role,
-            "coding": agent.coding,
-            "context": agent.context,
-            "config": agent.config,
-            "no_config": agent.no_config or None,
-            "grade_command": self.grade_command,
-            "checker_model": self.checker_model,
-            "max_turns": self.max_turns,
-        }
+        given = {name: getattr(self.agent, name) for name in _STORED_OPTIONS}
+        given |= {name: getattr(self, name) for name in ("grade_command", "checker_model", "max_turns")}
+        given["no_config"] = given["no_config"] or None
         return {"command_line": {name: value for name, value in given.items() if value is not None}}
 
 

@@ -23,21 +23,26 @@ _POSTED_ORIGINS: Final = frozenset({"steering", "follow_up", "inbox"})
 """Origins of messages that can begin a run without a prompt."""
 
 
-class AgentOptions(Struct, frozen=True, kw_only=True):
+class _StoredOptions(Struct, frozen=True, kw_only=True):
+    """Options about the agent that are stored in the metadata of a prompt."""
+
+    context: bool | None = None
+    """True to give the agent project instructions, skills and more tools; `None` lets the size of its model decide."""
+    coding: bool | None = None
+    """True to give the agent tools for files and commands; `None` to do so in a repository, for a large model."""
+    config: str | None = None
+    """Path of the configuration file; without it, the nearest `perdure.toml` is used."""
+    no_config: bool = False
+    """Use no configuration file."""
+
+
+class AgentOptions(_StoredOptions, frozen=True, kw_only=True):
     """Command-line options that choose the agent, such as `--model`; for `None`, project files and defaults decide."""
 
     model: str | None = None
     """The model to ask, as `provider:model`."""
     role: str | None = None
     """Name of the agent's role."""
-    config: str | None = None
-    """Path of the configuration file; without it, the nearest `perdure.toml` is used."""
-    no_config: bool = False
-    """Use no configuration file."""
-    context: bool | None = None
-    """True to give the agent project instructions, skills and more tools; `None` lets the size of its model decide."""
-    coding: bool | None = None
-    """True to give the agent tools for files and commands; `None` to do so in a repository, for a large model."""
     store: str | None = None
     """The store that keeps sessions."""
     allow: tuple[str, ...] = ()
@@ -114,15 +119,6 @@ class RunCommandOptions(Struct, frozen=True, kw_only=True):
             "allowed_tools": self.tools,
         }
         return {name: value for name, value in given.items() if value is not None}
-
-
-class _StoredOptions(Struct, frozen=True):
-    """Options about the agent, as they are stored in the metadata of a prompt."""
-
-    context: bool | None = None
-    coding: bool | None = None
-    config: str | None = None
-    no_config: bool = False
 
 
 def fill_missing_options(options: AgentOptions, state: State) -> AgentOptions:

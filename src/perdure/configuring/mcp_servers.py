@@ -5,7 +5,7 @@ connects to nothing.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -15,7 +15,7 @@ from perdure.core.error import ConfigError
 from perdure.core.jsonable import short_repr
 from perdure.core.thread_safe_msgspec import convert
 from perdure.core.validation_problems import problem_from_msgspec_error
-from perdure.mcp.server_settings import McpServer, McpTransport
+from perdure.mcp.server_settings import McpServer, McpServerOptions, McpTransport
 
 from .config_error import BadConfig, ConfigFault
 from .expand_variables import VariableExpander
@@ -34,6 +34,8 @@ _TRANSPORTS: Final[Mapping[str, McpTransport]] = {
     "sse": "sse",
     "stdio": "stdio",
 }
+_EXPANDED_FIELDS: Final = ("command", "args", "env", "cwd", "url", "headers")
+"""Settings in which `${NAME}` is replaced."""
 
 
 class UnexpandedServers(Struct, frozen=True, eq=False):
@@ -152,22 +154,10 @@ def _build_server(name: str, table: McpServerTable, expand: VariableExpander) ->
         raise ConfigError("it has both a 'command' and a 'url': keep one of the two")
     if not table.command and not table.url:
         raise ConfigError("it has neither a 'command' nor a 'url': add one")
-    fields = {key: _expand_value(value, (key,), expand) for key, value in _given_fields(table)}
-    fields |= {key: getattr(table, key) for key in _PLAIN_FIELDS}
+    fields = {key: getattr(table, key) for key in McpServerOptions.__struct_fields__}
+    fields |= {key: _expand_value(fields[key], (key,), expand) for key in _EXPANDED_FIELDS}
     transport = _TRANSPORTS.get(table.type, "stdio" if table.command else "http")
     return McpServer(name=name, transport=transport, **fields)
-
-
-_PLAIN_FIELDS: Final = (
-    *("permission", "trust_hints", "effects", "include", "exclude", "resources"),
-    *("start_timeout_seconds", "call_timeout_seconds", "idle_seconds"),
-)
-"""Settings in which no variables are replaced."""
-
-
-def _given_fields(table: McpServerTable) -> Iterator[tuple[str, Any]]:
-    for key in ("command", "args", "env", "cwd", "url", "headers"):
-        yield key, getattr(table, key)
 
 
 def _expand_value(value: Any, path: ValuePath, expand: VariableExpander) -> Any:

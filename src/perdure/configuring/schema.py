@@ -4,6 +4,7 @@ Editors use it as well as validation, so each key has the description found unde
 """
 
 import ast
+import contextlib
 import inspect
 import itertools
 import textwrap
@@ -66,12 +67,16 @@ def _remove_null(field: dict[str, Any]) -> None:
 
 
 def read_field_descriptions(table: type) -> dict[str, str]:
-    """Return the docstring under each field of a class, by field name; empty if the source code is not available."""
-    try:
-        source = textwrap.dedent(inspect.getsource(table))
-    except (OSError, TypeError):
-        return {}
-    body = cast("ast.ClassDef", ast.parse(source).body[0]).body
+    """Return the docstring under each field of a class and of its bases, by field name, if their source is there."""
+    texts: dict[str, str] = {}
+    for part in reversed(table.__mro__):
+        with contextlib.suppress(OSError, TypeError):  # without source code
+            texts.update(_read_own_descriptions(inspect.getsource(part)))
+    return texts
+
+
+def _read_own_descriptions(source: str) -> dict[str, str]:
+    body = cast("ast.ClassDef", ast.parse(textwrap.dedent(source)).body[0]).body
     return {
         field.target.id: inspect.cleandoc(text.value.value)
         for field, text in itertools.pairwise(body)

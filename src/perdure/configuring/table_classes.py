@@ -9,9 +9,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from perdure.context.compaction import CompactionOptions
 from perdure.core.model import Settings
 from perdure.core.permissions import Policy, Rule
 from perdure.core.stop_conditions import Limits
+from perdure.mcp.server_settings import McpServerOptions
 
 
 class RuleTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -73,29 +75,11 @@ class PromptsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Version to use; empty for the default."""
 
 
-class CompactionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class CompactionTable(CompactionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[compaction]`: when and how the beginning of a long conversation is replaced by a summary."""
 
-    at_fraction: float = 0.8
-    """Fraction of the model's context window that triggers compaction, if the window is known."""
-    before_tools_fraction: float = 0.9
-    """Fraction of the limit in tokens that triggers compaction before the tool calls of a reply."""
-    at_tokens: int | None = None
-    """Context size in tokens that triggers compaction, whatever the window."""
-    at_messages: int | None = None
-    """Number of messages that triggers compaction."""
-    at_turns: int | None = None
-    """Number of turns since the last summary, or since the beginning, that triggers compaction."""
-    keep_recent_tokens: int | None = None
-    """Limit on the recent tokens that are kept verbatim."""
-    keep_recent_messages: int | None = None
-    """Limit on the recent messages that are kept verbatim."""
-    reserve_tokens: int | None = None
-    """Tokens reserved for the answer. By default the limit in the settings, or of the model."""
     model: str = ""
     """Model that writes the summary, as `"provider:model"`; empty for the agent's model."""
-    instructions: str = ""
-    """Additional instructions for the summary."""
     strategy: Literal["snapshot", "keep_recent"] = "snapshot"
     """`snapshot`: a model writes a summary. `keep_recent`: old messages are dropped without one."""
 
@@ -145,43 +129,13 @@ class VaultTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Service in the system's keyring."""
 
 
-class McpServerTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class McpServerTable(McpServerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[mcp.servers.NAME]`: an MCP server (Model Context Protocol), by the command that starts it or by its URL."""
 
     type: Literal["", "stdio", "http", "streamable-http", "sse"] = ""
     """Transport. By default `stdio` with a command, and `http` with a URL."""
-    command: str = ""
-    """Program to start, without a shell."""
-    args: tuple[str, ...] = ()
-    """Arguments of the program."""
-    env: Mapping[str, str] = {}
-    """Environment variables added for the program."""
-    cwd: str = ""
-    """Working folder of the program."""
-    url: str = ""
-    """URL of the server."""
-    headers: Mapping[str, str] = {}
-    """Headers sent with each request."""
     disabled: bool = False
     """True to ignore this server."""
-    permission: bool = True
-    """False if its tools may be called without a question."""
-    trust_hints: bool = False
-    """True if it is believed which of its tools only read, can be repeated, or send nothing out."""
-    effects: Mapping[str, Literal["read", "idempotent", "at_most_once", "ask"]] = {}
-    """Effects of its tools, by their own names."""
-    include: tuple[str, ...] = ()
-    """Patterns of its tools that are offered; empty for all."""
-    exclude: tuple[str, ...] = ()
-    """Patterns of its tools that are not offered."""
-    resources: bool = False
-    """True for tools that list and read its resources."""
-    start_timeout_seconds: float = 15.0
-    """The longest time until it answers."""
-    call_timeout_seconds: float = 120.0
-    """The longest time until a call ends or reports progress."""
-    idle_seconds: float = 600.0
-    """The time without a call after which the connection is closed."""
 
 
 class McpTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

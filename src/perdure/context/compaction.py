@@ -56,8 +56,8 @@ ANSWER_TOKENS = 8_192
 """Room for the reply if the settings and the model have no limit."""
 
 
-class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=StrictOptionsMeta):
-    """Settings of an agent for compaction: when and how the start of a conversation is replaced by a summary."""
+class CompactionOptions(Struct, frozen=True, kw_only=True):
+    """The settings for compaction that are the same in a program and in a configuration file."""
 
     at_fraction: float = 0.8
     """Fraction of the model's context window that triggers it, if the window is known."""
@@ -70,19 +70,24 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=StrictOp
     at_turns: int | None = None
     """Number of turns since the last summary, or since the start, that triggers it."""
     keep_recent_tokens: int | None = None
-    """Maximum number of recent tokens that stay verbatim, if a quarter of the room is enough for them. `None`: 20,000,
-    or no maximum if `keep_recent_messages` is given.
+    """Maximum number of recent tokens that stay verbatim, if a quarter of the room is enough for them: 20,000 by
+    default, or no maximum if `keep_recent_messages` is given.
     """
     keep_recent_messages: int | None = None
     """Number of recent messages that stay verbatim, if half of the room is enough for them: besides those without a
     reply, and with one more if the first would be a result without its call.
     """
     reserve_tokens: int | None = None
-    """Room for the reply. `None`: the output limit of the settings or of the model."""
-    model: Model | None = None
-    """Model that writes the summary. `None`: the model of the run."""
+    """Room for the reply: by default the output limit of the settings or of the model."""
     instructions: str = ""
     """Additional instructions for summaries."""
+
+
+class Compaction(CompactionOptions, frozen=True, kw_only=True, eq=False, metaclass=StrictOptionsMeta):
+    """Settings of an agent for compaction: when and how the start of a conversation is replaced by a summary."""
+
+    model: Model | None = None
+    """Model that writes the summary. `None`: the model of the run."""
     strategy: Strategy | None = None
     """Function that makes the summary message: `keep_recent`, or your own. `None`: a model writes a snapshot."""
 

@@ -134,7 +134,7 @@ class CommandTarget(Struct, frozen=True, tag_field="kind", tag="command"):
 
     @property
     def named_action(self) -> str:
-        """What the command asks for beyond what others of its tool can, as an action; empty if it does not."""
+        """The action for what the command asks for beyond what others of its tool can; empty if there is none."""
         asked = [CONFIGURE_ACTION] if self.configures else []
         return "+".join([NETWORK_ACTION, *asked] if self.network else asked)
 

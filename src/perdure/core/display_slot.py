@@ -6,7 +6,7 @@ and answered from anywhere; one that does not is shown until it is closed. The p
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -17,9 +17,14 @@ from .event import Event, SlotClosed, SlotOpened, SlotUpdated
 from .jsonable import to_jsonable
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from .tool_context import ToolContext
 
-T = TypeVar("T")
+    Answer = TypeVarWithDefault("Answer", default=str)
+else:
+    Answer = TypeVar("Answer")
+
 T_co = TypeVar("T_co", covariant=True)
 
 SlotLifetime: TypeAlias = Literal["closed", "call", "run"]
@@ -119,11 +124,7 @@ class ToolDisplaySlots:
         self._require_known_slot("display.remove", slot_id)
         await self._record(SlotClosed(slot_id, reason))
 
-    @overload
-    async def ask(self, question: str, *, timeout_seconds: float | None = None) -> str: ...
-    @overload
-    async def ask(self, question: Askable[T], *, timeout_seconds: float | None = None) -> T: ...
-    async def ask(self, question: str | Askable[T], *, timeout_seconds: float | None = None) -> str | T:
+    async def ask(self, question: str | Askable[Answer], *, timeout_seconds: float | None = None) -> Answer:
         """Show a question, and wait for the answer. Raises `NotAnswered` when there is none.
 
         The answer can be given by any process, with `session.answer` or `session.display.resolve`. A tool marked
@@ -131,7 +132,7 @@ class ToolDisplaySlots:
         """
         from .question import ask_slot_question  # imported here: it imports tools, which import this module
 
-        asked: Askable[str] | Askable[T] = TextQuestion(question) if isinstance(question, str) else question
+        asked = cast("Askable[Answer]", TextQuestion(question) if isinstance(question, str) else question)
         require_showable("ask", asked, Askable)
         if timeout_seconds is not None:
             argument_checks.require_number("ask", "timeout_seconds", timeout_seconds)

@@ -117,8 +117,19 @@ def build_parameters_from_json_schema(schema: JsonSchema) -> Parameters:
 def check_json_schema(schema: JsonSchema) -> JsonSchema:
     """Return a copy of a raw JSON Schema. Raises `ConfigError` if it is invalid, or too costly to check."""
     own = _copy_schema(schema)
-    _make_checker(own)
+    _require_usable_schema(own)
     return own
+
+
+def _require_usable_schema(schema: JsonSchema) -> None:
+    """Raise `ConfigError` for a raw JSON Schema that is invalid, or too costly to check.
+
+    Most are compiled when the first value is checked, as most tools are never called.
+    """
+    from .schema_checker import check_simple_schema  # at first use: for a quick start
+
+    if not check_simple_schema(schema, msgspec.json.encode(schema)):
+        _make_checker(schema)
 
 
 def _copy_schema(schema: JsonSchema) -> JsonSchema:
@@ -261,11 +272,14 @@ class _SchemaParameters(Parameters):
     __slots__ = ("_checker", "_has_defaults")
 
     def __init__(self, json_schema: JsonSchema) -> None:
+        _require_usable_schema(json_schema)
         super().__init__(json_schema)
-        self._checker = _make_checker(json_schema)
+        self._checker: SchemaChecker | None = None
         self._has_defaults = has_defaults(json_schema)
 
     def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self._checker is None:
+            self._checker = _make_checker(self.json_schema)
         try:
             problems = self._checker.find_problems(arguments)
         except ValueError as error:  # a lone surrogate, or nested deeper than the validator accepts

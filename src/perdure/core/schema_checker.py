@@ -5,24 +5,52 @@ is made; a value that could is refused when it is checked; and problems are only
 of them, since jsonschema-rs builds all errors before it returns the first.
 """
 
+import re
 from itertools import islice
 from typing import Any
 
 from .error import ConfigError
 from .schema_definitions import JsonSchema
 from .validation_problems import MAX_KEPT_PROBLEMS, Problem, problems_from_schema_error
-from .validation_work_bound import MAX_CHECKS, MAX_VALUE_DEPTH, count_values, estimate_validation_cost, is_nested_deeper
+from .validation_work_bound import (
+    FEW_CHECKS,
+    MAX_CHECKS,
+    MAX_REFERENCE_CHAIN,
+    MAX_VALUE_DEPTH,
+    count_values,
+    estimate_validation_cost,
+    is_nested_deeper,
+)
 
 MAX_LISTED_CHECKS = 50_000
 """A value that may need more checks is reported with its first problem only."""
 BACKTRACK_LIMIT = 10_000
 """A pattern that needs more steps for one text is not matched at all; patterns may be untrusted."""
 
+_IS_TOLD_BY_COMPILING = re.compile(rb'"\$|"pattern').search
+"""References, other versions of JSON Schema, and patterns: whether they can be used is known once they are compiled."""
 _LARGE_VALUE_COUNT = 2_000  # a value with more values inside it is reported with its first problem only
 _FEW_CHECKS_PER_VALUE = 16  # with so few, a check takes no longer than parsing the value did
 _MAYBE_MORE = Problem("", "there may be more problems; only the first one of so large a value is reported")
 _TOO_MANY_FORMS = Problem("", "does not match the schema; it has too many forms to tell which part is wrong")
 _TOO_MUCH = Problem("", "has too many values to be checked against its schema; send fewer at once")
+
+
+def check_simple_schema(schema: JsonSchema, text: bytes) -> bool:
+    """Return True if a JSON Schema, which is also given as text, can be used; False if only compiling it tells.
+
+    Raises `ConfigError` for a simple one that is invalid. None of few parts without references is too costly.
+    """
+    import jsonschema_rs
+
+    parts = text.count(b"{") + text.count(b"true") + text.count(b"false")
+    if parts > FEW_CHECKS or _IS_TOLD_BY_COMPILING(text) or is_nested_deeper(schema, MAX_REFERENCE_CHAIN):
+        return False
+    try:
+        jsonschema_rs.meta.validate(schema)
+    except ValueError as error:
+        raise ConfigError(_format_schema_error(error)) from error
+    return True
 
 
 class SchemaChecker:

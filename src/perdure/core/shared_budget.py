@@ -252,7 +252,7 @@ def _affordable_output_tokens(model: Model, budget: Budget, reading: int) -> int
 
 
 class _Reading(Struct, frozen=True):
-    """What the messages of a request are, in tokens at most: what a provider has counted, and what has come since."""
+    """The most tokens that the messages of a request are: those that a provider has counted, and those added since."""
 
     counted: int | None = None
     """The tokens of the last answer that a provider has counted, with everything before it."""

@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from . import argument_checks
 from .clock_and_ids import new_id
-from .display_slot import Askable, ToolDisplaySlots
+from .display_slot import Answer, Askable, ToolDisplaySlots
 from .event import RESERVED_PREFIXES, Event, InboxAdded, ValueKept
 from .jsonable import to_jsonable, to_text
 from .message import ToolResult, merge_labels
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     D = TypeVarWithDefault("D", default=Any)
 else:
     D = TypeVar("D")
-
-T = TypeVar("T")
 
 _progress_lock = threading.Lock()
 """Keeps the pieces of progress of several threads in order."""
@@ -250,14 +248,10 @@ class ToolContext(Generic[D]):
         """The display slots of this call, through which it shows things to people."""
         return ToolDisplaySlots(self)
 
-    @overload
-    async def ask(self, question: str, *, timeout_seconds: float | None = None) -> str: ...
-    @overload
-    async def ask(self, question: Askable[T], *, timeout_seconds: float | None = None) -> T: ...
-    async def ask(self, question: str | Askable[T], *, timeout_seconds: float | None = None) -> str | T:
+    async def ask(self, question: str | Askable[Answer], *, timeout_seconds: float | None = None) -> Answer:
         """Ask people a question (text, `Confirm(…)`, `Choice(…)`, `Form(…)`), and wait for the answer.
 
-        Raises `NotAnswered` when no answer is given. See `ToolDisplaySlots.ask`.
+        The answer to a text is a text. Raises `NotAnswered` when no answer is given. See `ToolDisplaySlots.ask`.
         """
         return await self.display.ask(question, timeout_seconds=timeout_seconds)
 

@@ -25,6 +25,8 @@ MAX_CHECKS = 10_000_000
 """The most checks of all values in one call's arguments."""
 MAX_SCHEMA_PARTS = 20_000
 """The most parts (schemas in the schema) that a schema may have."""
+FEW_CHECKS = 500
+"""A schema of no more parts, and without references, is never too costly."""
 MAX_REFERENCE_CHAIN = 64
 """The most parts that may be applied to one value inside one another; the validator recurses for each."""
 MIN_CHECKED_DEPTH = 4
@@ -41,7 +43,6 @@ MAX_ESTIMATE_STEPS = 300_000
 _COSTLY_PATTERN_WEIGHT = 2_000
 """Checks that one match of a pattern that backtracks counts as."""
 _BACKTRACKS = re.compile(r"\\[1-9kgGK]|\(\?(?:[=!>(]|<[=!])|[*+?}]\+").search
-_FEW_CHECKS = 500
 _SATURATED = 10**9  # a larger count is cut to this; it is far beyond the limit
 
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
@@ -75,7 +76,7 @@ def estimate_validation_cost(schema: JsonSchema) -> ValidationWorkBound:
     checks = sum([part.weight for part in graph.parts])
     errors, depth = len(graph.parts), MAX_VALUE_DEPTH
     # Without references each part is applied to a value at most once, and few parts need no closer look.
-    if graph.has_references or checks > _FEW_CHECKS:
+    if graph.has_references or checks > FEW_CHECKS:
         checks, errors, depth = _bound_by_depth(graph)
     pattern_bytes = min(MAX_PATTERN_BYTES, ALL_PATTERNS_BYTES // max(len(graph.patterns), 1))
     return ValidationWorkBound(checks, errors, depth, graph.has_unions, pattern_bytes, tuple(graph.unresolved))

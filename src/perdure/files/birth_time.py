@@ -1,4 +1,4 @@
-"""When a file or folder was made: what tells it from a later one at the same path, with the same inode number."""
+"""The time when a file or folder was made, by which it differs from a later one with the same path and inode number."""
 
 import ctypes
 import os

@@ -13,7 +13,7 @@ FileKind: TypeAlias = Literal["none", "file", "link", "folder"]
 
 
 class FileState(Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What is at a path: its kind, the digest of its content, and its permission bits."""
+    """The state of a path: the kind of what is there, the digest of its content, and its permission bits."""
 
     kind: FileKind = "none"
     digest: str = ""

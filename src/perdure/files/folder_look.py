@@ -74,7 +74,7 @@ class LookLimits(Struct, frozen=True, kw_only=True):
 
 
 class SeenEntry(Struct, frozen=True, array_like=True, gc=False):
-    """What a look has seen at a path: its kind or the reason why it is left out, and by what it is known again."""
+    """An entry that a look has seen: its kind or the reason why it is left out, and by what it is known again."""
 
     kind: str
     digest: str
@@ -103,7 +103,7 @@ class SeenEntry(Struct, frozen=True, array_like=True, gc=False):
 
 
 class FolderLook(Struct, frozen=True):
-    """What was in a working folder at one moment, by path relative to the folder."""
+    """The content of a working folder at one moment, by path relative to the folder."""
 
     entries: dict[str, SeenEntry]
     problem: str = ""
@@ -255,7 +255,7 @@ def _looks_alike(one: SeenEntry, other: SeenEntry) -> bool:
 
 
 class _Looking:
-    """One look in progress."""
+    """A look at a folder that is in progress."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ _known: dict[str, tuple[tuple[int, ...], frozenset[str]]] = {}
 
 
 class FolderOrigin(Struct, frozen=True):
-    """Who wrote the text in a folder: the labels of what tools read there, and a record of what they write."""
+    """The origin of the text in a folder: the labels of what tools read there, and a record of what they write."""
 
     root: str
     """The folder, as an absolute path without links."""

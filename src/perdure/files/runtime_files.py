@@ -41,7 +41,7 @@ class RuntimeFile(Struct, frozen=True):
 
 
 class ResolvedPath(Struct, frozen=True):
-    """Where a path leads, and the links on its way, by the real paths of the folders that they are in."""
+    """A path with its links followed, and the links on its way, by the real paths of the folders that they are in."""
 
     path: str
     links: Sequence[str]

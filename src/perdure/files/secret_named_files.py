@@ -23,7 +23,7 @@ class _UnknownRulesError(Exception):
 
 
 class _LeftOut(NamedTuple):
-    """What a command does not look at in a folder."""
+    """The paths and names in a folder that a command does not look at."""
 
     paths: Collection[str]
     names: Collection[str]

@@ -69,7 +69,7 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@]*@")
 
 
 class Setting(NamedTuple):
-    """One setting of a configuration file: section and key in small letters, the name in between, and the value."""
+    """A setting of a configuration file: section and key in small letters, the name in between, and the value."""
 
     section: str
     name: str

@@ -1,4 +1,4 @@
-"""What a sandboxed command sees of git repositories: bubblewrap options, chosen by what the command may do.
+"""Bubblewrap options for git repositories, as far as a sandboxed command sees them, by what the command may do.
 
 - A command that runs unasked gets a private copy of the repository's data in which nothing names a program.
 - Any other finds every `.git` read-only, and can make none where the user's own git would use it.
@@ -41,7 +41,7 @@ _MOST_SUBMODULE_DEPTH: Final = 3
 
 
 class GitView(Struct, frozen=True):
-    """What a command sees of git repositories: mounts, variables, and what is done when it has ended."""
+    """The view of git repositories that a command gets: mounts, variables, and what is done when it has ended."""
 
     options: Sequence[str] = ()
     """Options of bubblewrap."""

@@ -191,7 +191,7 @@ def open_folders(repository: GitRepository) -> Generator[tuple[FolderHandle, Fol
 
 
 class _Allowance:
-    """What may still be read of a repository."""
+    """The number of files and bytes of a repository that may still be read."""
 
     def __init__(self) -> None:
         self.files = _MOST_FILES

@@ -426,7 +426,7 @@ def _copy_object(
 
 
 class _InflateBudget:
-    """What the objects of one command may have in bytes, all together: a few bytes on the disk can stand for many."""
+    """The most bytes of all objects of one command together: a few bytes on the disk can stand for many."""
 
     def __init__(self) -> None:
         self.left = _MOST_CONTENT_BYTES

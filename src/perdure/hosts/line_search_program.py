@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 
 class FoundLines(NamedTuple):
-    """What was found in the content of a file: the lines, how many match, and whether it is binary."""
+    """The lines found in the content of a file, how many match, and whether it is binary."""
 
     lines: list[tuple[int, str, bool]]
     """Matching lines and those around them, as number, text, and True for a line around a match."""

@@ -68,7 +68,7 @@ class LocalGit:
 
     @property
     def risk(self) -> str:
-        """What a person who is asked about a call should know; empty if git runs in a sandbox."""
+        """The risk that a person is shown who is asked about a call; empty if git runs in a sandbox."""
         if not self._problem:
             return ""
         return (

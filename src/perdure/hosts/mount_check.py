@@ -25,7 +25,7 @@ _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
 class _Mount(NamedTuple):
-    """What is mounted at a place: a folder or file of a file system."""
+    """A mount: a place, and the folder or file of a file system that is there."""
 
     place: str
     device: str

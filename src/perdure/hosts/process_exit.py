@@ -51,7 +51,7 @@ def _settle(future: "asyncio.Future[None]") -> None:
 
 
 class _ExitPoller:
-    """One thread that looks at all processes that are waited for; it ends when there are none."""
+    """A thread that looks at all processes that are waited for; it ends when there are none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What a search has found in one file: its lines, their number, or why it cannot be shown."""
+"""The matches of a search in one file: its lines, their number, or why it cannot be shown."""
 
 from collections.abc import Sequence
 from typing import Final

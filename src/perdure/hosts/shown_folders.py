@@ -1,4 +1,4 @@
-"""What a sandboxed command sees of home folders and of folders for temporary files: what is listed here, read-only."""
+"""The paths in home folders and folders for temporary files that a sandboxed command sees, read-only."""
 
 # ruff: noqa: PTH112, PTH113, PTH114, PTH117, PTH118, PTH119, PTH120, PTH208 - before every command, where pathlib would cost milliseconds
 import os

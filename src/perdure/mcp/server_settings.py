@@ -24,26 +24,17 @@ _MIN_SECRET_LENGTH: Final = 8
 """Characters from which a value of the environment or a header is taken for a secret in error messages."""
 
 
-class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """Settings of an MCP server: the command that starts it, or its URL, with environment or headers.
+class McpServerOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The settings of an MCP server that are the same in a program and in a configuration file."""
 
-    The server is not started here.
-    """
-
-    name: str
-    """Its name, in front of the names of its tools."""
-    transport: McpTransport = "stdio"
-    """The transport over which it is reached."""
     command: str = ""
-    """The program that is started, without a shell; only for `stdio` servers, as are the next three."""
+    """The program that is started, without a shell; only for `stdio` servers, as are `args`, `env` and `cwd`."""
     args: tuple[str, ...] = ()
     """The arguments of the program."""
     env: Mapping[str, str] = {}
     """Variables that are added to its environment."""
     cwd: str = ""
-    """The folder in which it is started; empty for the working directory of the agent."""
-    start_folder: str = ""
-    """The folder in which it is started if it has no `cwd`, made if it is not there; no part of what is approved."""
+    """The folder in which it is started; empty for the working folder of the agent."""
     url: str = ""
     """Its URL; only for `http` and `sse` servers, as are the headers."""
     headers: Mapping[str, str] = {}
@@ -68,6 +59,20 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit
     """The longest time until a call ends or reports progress."""
     idle_seconds: float = 600.0
     """The time without a call after which the connection is closed; the next call opens it again."""
+
+
+class McpServer(McpServerOptions, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """Settings of an MCP server: the command that starts it, or its URL, with environment or headers.
+
+    The server is not started here.
+    """
+
+    name: str
+    """Its name, in front of the names of its tools."""
+    transport: McpTransport = "stdio"
+    """The transport over which it is reached."""
+    start_folder: str = ""
+    """The folder in which it is started if it has no `cwd`, made if it is not there; no part of what is approved."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):

@@ -7,7 +7,7 @@ Building an agent costs microseconds and opens no connection or file. `run` make
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError
@@ -19,16 +19,14 @@ from perdure.stores import open_store
 from .agent_spec import AgentSpec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
 
     from typing_extensions import TypeForm
 
-    from .output import Output
+    from .output import Output, T
     from .overrides import ChooseOverrides, Overrides, Prompt
     from .session import Session
     from .stream import RunStream
-
-T = TypeVar("T")
 
 
 class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
@@ -53,11 +51,11 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         return Session(self, session_id or new_id(), self.store if store is None else open_store(store), role)
 
     @overload
-    async def run(self, prompt: Prompt, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
+    async def run(
+        self, prompt: Prompt, *, output: Output[T] | Mapping[str, Any] | None = None, **overrides: Unpack[Overrides[D]]
+    ) -> Outcome[T]: ...
     @overload
     async def run(self, prompt: Prompt, *, output: TypeForm[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
-    @overload
-    async def run(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]: ...
     async def run(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
         """Answer one prompt in a new session, and return the outcome. Without a store, the session is not kept."""
         session = self._new_session()
@@ -67,11 +65,11 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
             await session.aclose()
 
     @overload
-    def run_sync(self, prompt: Prompt, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
+    def run_sync(
+        self, prompt: Prompt, *, output: Output[T] | Mapping[str, Any] | None = None, **overrides: Unpack[Overrides[D]]
+    ) -> Outcome[T]: ...
     @overload
     def run_sync(self, prompt: Prompt, *, output: TypeForm[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
-    @overload
-    def run_sync(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]: ...
     def run_sync(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
         """Answer one prompt, and block until the run has ended. Inside an event loop use `await agent.run(…)`."""
         from .background_loop import run_on_background_loop
@@ -79,11 +77,11 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         return run_on_background_loop(lambda: self.run(prompt, output=output, **overrides))
 
     @overload
-    def stream(self, prompt: Prompt, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> RunStream[T]: ...
+    def stream(
+        self, prompt: Prompt, *, output: Output[T] | Mapping[str, Any] | None = None, **overrides: Unpack[Overrides[D]]
+    ) -> RunStream[T]: ...
     @overload
     def stream(self, prompt: Prompt, *, output: TypeForm[T], **overrides: Unpack[Overrides[D]]) -> RunStream[T]: ...
-    @overload
-    def stream(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> RunStream[Any]: ...
     def stream(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> RunStream[Any]:
         """Answer one prompt in a new session, and yield each event as it happens."""
         return self._new_session().stream(prompt, output=output, **overrides)

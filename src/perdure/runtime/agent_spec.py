@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeAlias, TypeVar, cast, overload
 
 from msgspec.structs import force_setattr
 
@@ -26,6 +26,8 @@ from perdure.stores import open_store
 
 from .extension import check_extensions, check_guardrail_factories, check_list_option, enter_lifespan
 
+T = TypeVar("T")
+
 if TYPE_CHECKING:
     from perdure.context.agent_role import Role
     from perdure.context.compaction import Compaction
@@ -38,36 +40,19 @@ if TYPE_CHECKING:
     from .extension import Extension
     from .middleware import Middleware
 
-    class ModelOption:
-        """Type of the `model` option: it accepts a model or its name, and returns the model."""
+    class ResolvedOption(Generic[T]):
+        """Type of an option that accepts a value, or its name or address, and returns the value."""
 
         @overload
         def __get__(self, instance: None, owner: object) -> Self: ...
         @overload
-        def __get__(self, instance: object, owner: object) -> Model: ...
+        def __get__(self, instance: object, owner: object) -> T: ...
         def __get__(self, instance: object, owner: object) -> Any: ...
-        def __set__(self, instance: object, value: Model | str) -> None: ...
+        def __set__(self, instance: object, value: T | str) -> None: ...
 
-    class StoreOption:
-        """Type of the `store` option: it accepts a store or its address, and returns the store."""
-
-        @overload
-        def __get__(self, instance: None, owner: object) -> Self: ...
-        @overload
-        def __get__(self, instance: object, owner: object) -> Store: ...
-        def __get__(self, instance: object, owner: object) -> Any: ...
-        def __set__(self, instance: object, value: Store | str) -> None: ...
-
-    class EngineOption:
-        """Type of the `engine` option: it accepts an engine or its name, and returns the engine."""
-
-        @overload
-        def __get__(self, instance: None, owner: object) -> Self: ...
-        @overload
-        def __get__(self, instance: object, owner: object) -> Engine: ...
-        def __get__(self, instance: object, owner: object) -> Any: ...
-        def __set__(self, instance: object, value: Engine | str) -> None: ...
-
+    ModelOption: TypeAlias = ResolvedOption[Model]
+    StoreOption: TypeAlias = ResolvedOption[Store]
+    EngineOption: TypeAlias = ResolvedOption[Engine]
     _DEFAULT_STORE: Final = cast("StoreOption", None)
     _DEFAULT_ENGINE: Final = cast("EngineOption", None)
 else:

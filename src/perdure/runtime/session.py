@@ -7,9 +7,9 @@ driver in whichever process it is.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import msgspec
 
@@ -58,7 +58,7 @@ from .driver_commands import (
     build_resume_command,
 )
 from .handoff import ACTIVE_AGENT
-from .output import Output
+from .output import Output, T
 from .overrides import (
     Overrides,
     Prompt,
@@ -89,8 +89,6 @@ if TYPE_CHECKING:
 
     from .session_display_slots import SessionDisplay
 
-T = TypeVar("T")
-
 ReasonFinder = Callable[[State, Sequence[Post], float], frozenset[str]]
 """Function that finds the reasons to continue a session, from its state, its posts, and the time."""
 
@@ -114,7 +112,7 @@ class Session(StoredSession[D]):
         self,
         prompt: Prompt,
         *,
-        output: Output[T],
+        output: Output[T] | Mapping[str, Any] | None = None,
         input_id: str = "",
         take_over: bool = False,
         **overrides: Unpack[Overrides[D]],
@@ -129,16 +127,6 @@ class Session(StoredSession[D]):
         take_over: bool = False,
         **overrides: Unpack[Overrides[D]],
     ) -> Outcome[T]: ...
-    @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        *,
-        output: Any = None,
-        input_id: str = "",
-        take_over: bool = False,
-        **overrides: Unpack[Overrides[D]],
-    ) -> Outcome[Any]: ...
     async def run(
         self,
         prompt: Prompt,
@@ -170,7 +158,7 @@ class Session(StoredSession[D]):
         self,
         prompt: Prompt,
         *,
-        output: Output[T],
+        output: Output[T] | Mapping[str, Any] | None = None,
         backpressure: bool = False,
         input_id: str = "",
         take_over: bool = False,
@@ -187,17 +175,6 @@ class Session(StoredSession[D]):
         take_over: bool = False,
         **overrides: Unpack[Overrides[D]],
     ) -> RunStream[T]: ...
-    @overload
-    def stream(
-        self,
-        prompt: Prompt,
-        *,
-        output: Any = None,
-        backpressure: bool = False,
-        input_id: str = "",
-        take_over: bool = False,
-        **overrides: Unpack[Overrides[D]],
-    ) -> RunStream[Any]: ...
     def stream(
         self,
         prompt: Prompt,
@@ -233,7 +210,7 @@ class Session(StoredSession[D]):
     async def resume(
         self,
         *,
-        output: Output[T],
+        output: Output[T] | Mapping[str, Any] | None = None,
         take_over: bool = False,
         unpark: bool = False,
         **overrides: Unpack[Overrides[D]],
@@ -247,10 +224,6 @@ class Session(StoredSession[D]):
         unpark: bool = False,
         **overrides: Unpack[Overrides[D]],
     ) -> Outcome[T]: ...
-    @overload
-    async def resume(
-        self, *, output: Any = None, take_over: bool = False, unpark: bool = False, **overrides: Unpack[Overrides[D]]
-    ) -> Outcome[Any]: ...
     async def resume(
         self, *, output: Any = None, take_over: bool = False, unpark: bool = False, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]:
@@ -270,7 +243,7 @@ class Session(StoredSession[D]):
     def resume_stream(
         self,
         *,
-        output: Output[T],
+        output: Output[T] | Mapping[str, Any] | None = None,
         backpressure: bool = False,
         take_over: bool = False,
         unpark: bool = False,
@@ -286,16 +259,6 @@ class Session(StoredSession[D]):
         unpark: bool = False,
         **overrides: Unpack[Overrides[D]],
     ) -> RunStream[T]: ...
-    @overload
-    def resume_stream(
-        self,
-        *,
-        output: Any = None,
-        backpressure: bool = False,
-        take_over: bool = False,
-        unpark: bool = False,
-        **overrides: Unpack[Overrides[D]],
-    ) -> RunStream[Any]: ...
     def resume_stream(
         self,
         *,
@@ -588,11 +551,11 @@ class Session(StoredSession[D]):
         return is_new
 
     @overload
-    async def wake(self, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T] | None: ...
+    async def wake(
+        self, *, output: Output[T] | Mapping[str, Any] | None = None, **overrides: Unpack[Overrides[D]]
+    ) -> Outcome[T] | None: ...
     @overload
     async def wake(self, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]) -> Outcome[T] | None: ...
-    @overload
-    async def wake(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None: ...
     async def wake(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
         """Continue the session if there is a reason to. Return None if there is none, or if it is running already.
 
@@ -610,16 +573,16 @@ class Session(StoredSession[D]):
 
     @overload
     def attend(
-        self, *, seconds: float = ..., output: Output[T], **overrides: Unpack[Overrides[D]]
+        self,
+        *,
+        seconds: float = ...,
+        output: Output[T] | Mapping[str, Any] | None = None,
+        **overrides: Unpack[Overrides[D]],
     ) -> AsyncGenerator[Outcome[T]]: ...
     @overload
     def attend(
         self, *, seconds: float = ..., output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]
     ) -> AsyncGenerator[Outcome[T]]: ...
-    @overload
-    def attend(
-        self, *, seconds: float = ..., output: Any = None, **overrides: Unpack[Overrides[D]]
-    ) -> AsyncGenerator[Outcome[Any]]: ...
     async def attend(
         self, *, seconds: float = ATTEND_POLL_SECONDS, output: Any = None, **overrides: Unpack[Overrides[D]]
     ) -> AsyncGenerator[Outcome[Any]]:

@@ -8,13 +8,13 @@ is only shown is closed directly in the log while no process drives the session,
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
 from perdure.core.clock_and_ids import new_id
-from perdure.core.display_slot import Askable, Showable, TextQuestion, require_showable
+from perdure.core.display_slot import Answer, Askable, Showable, TextQuestion, require_showable
 from perdure.core.error import SessionBusy, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SlotClosed, SlotOpened, SlotUpdated
 from perdure.core.fold import State, fold_entries
@@ -33,8 +33,6 @@ from .stored_session import prefix_path_with_job_handle
 if TYPE_CHECKING:
     from .display_slot_adapter import DisplayAdapter
     from .session import Session
-
-T = TypeVar("T")
 
 POLL_SECONDS = 1.0
 """Seconds between a subscriber's checks for posts, which are not yet entries of the log."""
@@ -89,20 +87,16 @@ class SessionDisplay:
             raise UsageError(f"session {self.session.session_id!r} has no open slot {slot_id!r}: push() opens one")
         await self._record(SlotUpdated(slot_id, shown.input), f"update-{new_id()}")
 
-    @overload
-    async def ask(self, question: str, *, timeout_seconds: float | None = None, slot_id: str = "") -> str: ...
-    @overload
-    async def ask(self, question: Askable[T], *, timeout_seconds: float | None = None, slot_id: str = "") -> T: ...
     async def ask(
-        self, question: str | Askable[T], *, timeout_seconds: float | None = None, slot_id: str = ""
-    ) -> str | T:
+        self, question: str | Askable[Answer], *, timeout_seconds: float | None = None, slot_id: str = ""
+    ) -> Answer:
         """Ask people a question from the host program, and wait for the answer. Raises `NotAnswered` if it is declined.
 
         The answer is stored. `slot_id` is your id for the question: asked again under the same id, after a crash of the
         host for example, it is not opened a second time, and an answer that was given meanwhile is returned. Without an
         answer in `timeout_seconds`, the slot is closed, and `NotAnswered` is raised.
         """
-        asked: Askable[str] | Askable[T] = TextQuestion(question) if isinstance(question, str) else question
+        asked = cast("Askable[Answer]", TextQuestion(question) if isinstance(question, str) else question)
         require_showable("display.ask", asked, Askable)
         argument_checks.require_text("display.ask", "slot_id", slot_id)
         if timeout_seconds is not None:

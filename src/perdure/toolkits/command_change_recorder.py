@@ -108,7 +108,7 @@ class CommandChangeRecorder:
 
     @property
     def description(self) -> str:
-        """What of a command can be undone, for the description of its tool; empty if nothing can."""
+        """The part of a tool description that says which changes of a command can be undone; empty if none can."""
         return _DESCRIPTION if self._snapshots is not None else ""
 
     @asynccontextmanager

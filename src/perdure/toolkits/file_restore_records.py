@@ -19,7 +19,7 @@ RestoreWay: TypeAlias = Literal["undo", "redo"]
 
 
 class RestoreItem(Struct, frozen=True, array_like=True):
-    """One path of an undo or redo: its states."""
+    """A path of an undo or redo, with its states."""
 
     path: str
     now: FileState
