@@ -123,6 +123,8 @@ def test_a_fault_names_the_keys_of_a_value_whose_line_is_unknown():
     assert build_fault(("limits", "no_such"), "give more") == ConfigFault(8, "limits.no_such: give more")
     assert build_fault("limits.no_such", "limits.no_such: expected") == ConfigFault(8, "limits.no_such: expected")
     assert build_fault(("no_such", 1), "give more") == ConfigFault(0, "no_such[1]: give more")
+    assert build_fault(("\x1b[31m",), "unexpected '\\x1b[31m'") == ConfigFault(0, "unexpected '\\x1b[31m'")
+    assert len(build_fault(("x" * 9_000,), "give more").message) < 300
 
 
 KEYS = st.sampled_from(["a", "b1", "x-y", '"q.k"', "'l k'"])

@@ -16,6 +16,7 @@ from .config_error import ConfigFault
 ValuePath: TypeAlias = tuple[str | int, ...]
 """Path to a value in a file, as keys and array positions: `("mcp", "servers", "git", "args", 0)`."""
 
+_LONGEST_PATH: Final = 200
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _HEADER: Final = re.compile(r"^[ \t]*\[\[?[^\[\]\n,=]+\]\]?[ \t]*(?:#.*)?$", re.MULTILINE)
 """Pattern of a line of TOML that begins a table."""
@@ -50,7 +51,9 @@ class LineNumbers:
         """Return a `ConfigFault` with `message` and the line of the value at `path`, or its keys if that is unknown."""
         line, is_exact = self.find_line(path)
         keys = path if isinstance(path, str) else format_path(path)
-        return ConfigFault(line, message if is_exact or keys in message else f"{keys}: {message}")
+        keys = keys if len(keys) <= _LONGEST_PATH else f"{keys[:_LONGEST_PATH]}…"
+        is_told = is_exact or keys.strip("[]") in message
+        return ConfigFault(line, message if is_told else f"{keys}: {message}")
 
 
 def _find_in_json(text: str, path: ValuePath) -> tuple[int, bool]:
