@@ -513,7 +513,7 @@ async def test_a_file_without_one_good_line_is_ours_when_entries_had_been_stored
     assert b"scribble" * 20 in (folder / "s.quarantine").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["perdure", "windlass"])
+@pytest.mark.parametrize("name", ["perdure", "other"])
 async def test_a_file_from_before_the_first_release_is_refused_and_left_as_it_is(folder, files, name):
     folder.mkdir()
     header = b'{"%b":"session","format":1,"id":"s","tenant":"","owner":"","created_at":1.5}' % name.encode()
