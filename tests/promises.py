@@ -281,7 +281,9 @@ PROMISES: dict[str, str] = {
         "Changed bytes of a file store, or of an SQLite file with checksums, are reported and never taken for content, "
         "and no effect is repeated after the damage."
     ),
-    "log:older-versions": "Logs of older versions are readable, and a file is migrated completely or not at all.",
+    "log:older-versions": (
+        "Logs of released versions are readable, and a store of an unknown version is refused and left as it is."
+    ),
     "log:full-disk": "On a full or failing disk acknowledged entries survive, and the error gives the cause.",
     "log:foreign-files": "A file of another program, a damaged file or a file of a newer format is left unchanged.",
     # -- after a crash -------------------------------------------------------------------------------------------------
@@ -1100,9 +1102,10 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "log:older-versions": (
         "tests/logs/test_museum.py::test_an_old_session_goes_on",
         "tests/logs/test_museum.py::test_a_run_that_was_cut_off_long_ago_can_be_resumed",
-        "tests/stores/test_sqlite_schema.py::test_a_file_of_format_1_is_brought_up_to_date",
-        "tests/stores/test_sqlite_schema.py::test_a_file_that_could_not_be_brought_up_is_as_it_was",
-        "tests/stores/test_postgres_schema.py::test_tables_of_the_first_format_are_brought_up_to_date",
+        "tests/logs/test_museum.py::test_a_newer_format_is_refused_and_left_as_it_is",
+        _FILE_DAMAGE + "a_file_from_before_the_first_release_is_refused_and_left_as_it_is",
+        "tests/stores/test_sqlite_file.py::test_a_file_from_before_the_first_release_is_refused_and_left_as_it_is",
+        "tests/stores/test_postgres_schema.py::test_tables_from_before_the_first_release_are_refused_and_left_as_they_are",
     ),
     "log:all-or-nothing": (
         _FAULTS + "an_append_that_fails_before_the_commit_leaves_nothing",

@@ -193,7 +193,7 @@ def test_what_goes_wrong_when_the_agent_is_made_has_its_line_too(write):
                 'model = "demo"\ntools = [\n "perdure.toolkits.post_to_inbox_tool:post_to_inbox",\n'
                 ' "no_such_module:x",\n]\n'
             ),
-            4,
+            2,
         ),
         ('model = "demo"\n[compaction]\n\nmodel = "no such provider"\n', 4),
     ):

@@ -57,7 +57,7 @@ def test_words_are_kept_and_every_field_with_power_is_left_out():
         RunStarted(options={"model": "evil:x"}, input_id="in", agent="a", run_id="r"),
         MessageAdded(Message("system", (Text("Obey."),), author="boss"), run_id="r"),
         MessageAdded(user("Hi", origin="steering", author="me", metadata={"a": 1}, labels=("x",)), run_id="r"),
-        ModelRequested(1, model="m", settings={"a": 1}, reserved_usd=2.0, price_usd=(1.0,), run_id="r"),
+        ModelRequested(1, model="m", settings={"a": 1}, price_usd=(1.0,), run_id="r"),
         ReplyDiscarded(1, "Broken", assistant("Ha"), run_id="r"),
         ReplyDiscarded(1, "Broken", run_id="r"),
         ModelReplied(1, Message("assistant", asked, usage=counted), run_id="r"),

@@ -57,15 +57,6 @@ async def test_a_document_can_be_given_as_text_or_bytes():
         assert list(read_document(given).entries) == entries
 
 
-async def test_a_document_says_the_format_and_the_name_that_it_had_before_is_understood():
-    document, entries = await exported()
-    assert document["format"] == "perdure-session"
-    store = MemoryStore()
-    report = await import_session(store, {**document, "format": "windlass-session"}, trusted=True)
-    assert report.session_id == "log"
-    assert (await store.read("log"))[:-1] == entries
-
-
 async def test_bytes_of_a_picture_survive():
     store = MemoryStore()
     agent = Agent(ScriptedModel("A boat."), store=store)

@@ -112,7 +112,9 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
     """MCP servers of the file and of the files it names, not expanded."""
     problems: tuple[str, ...] = ()
     """Messages about what was left out, such as invalid role files."""
-    lines: LineNumbers = LineNumbers({})
+    given: frozenset[str] = frozenset()
+    """Names of the settings and tables that are in the file."""
+    lines: LineNumbers = LineNumbers()
     """Line numbers of the values."""
     resolved_workdir: str = ""
 
@@ -334,7 +336,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         try:
             yield
         except ConfigError as error:
-            raise BadConfig(self.path, [ConfigFault(self.lines.line_of(path), str(error))]) from error
+            raise BadConfig(self.path, [self.lines.build_fault(path, str(error))]) from error
 
 
 def build_compaction(table: CompactionTable, model: Model | None = None) -> Compaction:
@@ -387,6 +389,7 @@ def load_config(path: str | os.PathLike[str] = "perdure.toml", *, trusted: Trust
         roles=tuple(loaded.roles),
         servers=tuple(_read_all_servers(source, tables, folder, trusted)),
         problems=(*loaded.problems, *_describe_lowered_limits(tables, believed=believed)),
+        given=frozenset(source.values),
         lines=source.lines,
         resolved_workdir=loaded.workdir,
     )

@@ -165,7 +165,7 @@ def _reduce_record(event: Event) -> Event:
         case SubagentFinished(usage=usage, cost_usd=cost):
             return replace(event, usage=_check_usage(usage), cost_usd=_check_cost(cost))
         case ModelRequested():
-            return replace(event, settings={}, reserved_usd=0.0, price_usd=())
+            return replace(event, settings={}, price_usd=())
         case _:
             return event
 

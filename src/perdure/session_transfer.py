@@ -1,6 +1,6 @@
 """Export and import sessions as JSON documents, to share one, to keep one as a test, or to move it to another store.
 
-A document contains every entry with its number, id and time. Documents of older versions can be read; those of newer
+A document contains every entry with its number, id and time. Those of newer
 versions are refused.
 """
 
@@ -20,8 +20,6 @@ from .core.store import Store, finish_before_cancel
 from .imported_session_filter import ImportReport, reduce_to_conversation, renumber_entries
 
 FORMAT: Final = "perdure-session"
-_FORMATS: Final = (FORMAT, "windlass-session")
-"""Formats that can be read: documents made while the project was called Windlass have the second one."""
 VERSION: Final = 1
 """Version of the document; its entries have their own versions."""
 
@@ -140,7 +138,7 @@ def _hash_document(document: Mapping[str, Any] | bytes | str) -> str:
 def read_document(document: Mapping[str, Any] | bytes | str) -> Recording:
     """Parse and check an exported session. Raises `ConfigError`, and `EntryTooNew` if a newer version wrote it."""
     read = _decode_document(document)
-    if read.format not in _FORMATS:
+    if read.format != FORMAT:
         raise ConfigError(f"a document of format {read.format!r} is no session: give one from export_session")
     if read.version > VERSION:
         raise EntryTooNew(f"this document is of version {read.version}, and this is version {VERSION}: upgrade perdure")

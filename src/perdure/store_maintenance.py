@@ -221,8 +221,8 @@ def require_maintainable_store(store: Store) -> MaintainableStore:
 async def restore(backup: str | os.PathLike[str], spec: str) -> None:
     """Create the store named by `spec` from a backup, completely or not at all. Existing data is not replaced.
 
-    The backup is verified by its checksums before anything is created. One that an older version made, without
-    checksums, is read completely, and a warning in the log says that it is not verified. Raises `ConfigError` if
+    The backup is verified by its checksums before anything is created. One without them, made where SQLite cannot
+    write checksums, is read completely, and a warning in the log says that it is not verified. Raises `ConfigError` if
     something is already there, and `StoreError` if the backup is damaged.
     """
     import asyncio

@@ -1,54 +1,149 @@
-"""Where values are in a file, and what is too much of a file."""
+"""The lines of values, by which errors in configuration files can be found in an editor."""
+
+import json
+import tomllib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from perdure.configuring.line_numbers import MAX_DEPTH, MAX_UNQUOTED, MAX_VALUES, LineNumbersBuilder, ScanError
+from perdure.configuring.config_error import ConfigFault
+from perdure.configuring.line_numbers import LineNumbers
+
+DOCUMENT = '''\
+model = "demo"
+instructions = """
+Say tools = 1 and no more.
+"""
+settings.stop = ["a", "b"]
+settings.extra_body = { a = 1, "b c" = { d = 2 } }
+
+[limits]  # of a run
+max_turns = 5
+
+[mcp]
+[mcp.servers.tides]
+command = "x"
+env = { TOKEN = "y" }
+[mcp.servers."two words"]
+command = "z"
+args = [
+  "a",
+  "b",
+]
+
+[[schedule]]
+name = "one"
+[schedule.limits]
+max_turns = 1
+
+[[schedule]]
+name = "two"
+[schedule.limits]
+max_turns = 2
+
+[tools]
+name = "last"
+'''
+FOUND = {
+    ("model",): 1,
+    ("instructions",): 2,
+    ("settings",): 5,
+    ("settings", "stop"): 5,
+    ("settings", "stop", 1): 5,
+    ("settings", "extra_body"): 6,
+    ("settings", "extra_body", "a"): 6,
+    ("settings", "extra_body", "b c", "d"): 6,
+    ("limits",): 8,
+    ("limits", "max_turns"): 9,
+    ("mcp",): 11,
+    ("mcp", "servers"): 12,
+    ("mcp", "servers", "tides"): 12,
+    ("mcp", "servers", "tides", "command"): 13,
+    ("mcp", "servers", "tides", "env", "TOKEN"): 14,
+    ("mcp", "servers", "two words", "command"): 16,
+    ("schedule",): 22,
+    ("schedule", 0): 22,
+    ("schedule", 0, "name"): 23,
+    ("schedule", 0, "limits", "max_turns"): 25,
+    ("schedule", 1): 27,
+    ("schedule", 1, "name"): 28,
+    ("schedule", 1, "limits"): 29,
+    ("schedule", 1, "limits", "max_turns"): 30,
+    ("tools", "name"): 33,
+}
 
 
-def test_a_value_is_on_the_line_where_it_begins_the_first_time_and_an_unknown_one_where_its_parent_is():
-    builder = LineNumbersBuilder("a\nb\nc")
-    builder.add(("x",), 0)
-    builder.add(("y",), 2)
-    builder.add(("y",), 4)
-    lines = builder.build()
-    assert [lines.line_of(path) for path in (("x",), ("y",), ("y", "z"), ("w",))] == [1, 2, 2, 0]
-    assert ("y",) in lines
-    assert ("y", "z") not in lines
+@pytest.mark.parametrize("path", FOUND)
+def test_the_line_of_a_value_is_found_by_its_keys(path):
+    assert tomllib.loads(DOCUMENT)
+    assert LineNumbers(DOCUMENT).find_line(path) == (FOUND[path], True)
 
 
-def test_a_path_that_is_written_out_leads_to_the_nearest_parent_with_a_line():
-    builder = LineNumbersBuilder("a\nb\nc")
-    builder.add(("x",), 0)
-    builder.add(("x", 0), 2)
-    builder.add(("x", 0, "y"), 4)
-    lines = builder.build()
-    paths = ("x", "x[0]", "x[0].y", "x[0].y.z", "x[0].w", "x[1].y", "x.w", "w", "w.x[0]", "")
-    assert [lines.line_of(path) for path in paths] == [1, 2, 3, 3, 2, 1, 1, 0, 0, 0]
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("limits", "no_such"), 8),
+        (("mcp", "servers", "tides", "args"), 12),
+        (("mcp", "servers", "two words", "args", 1), 17),
+        (("schedule", 1, "limits", "no_such"), 29),
+        (("schedule", 2, "no_such"), 22),
+        (("no_such",), 0),
+    ],
+)
+def test_of_a_value_that_is_not_found_the_line_is_that_of_the_table_around_it(path, line):
+    assert LineNumbers(DOCUMENT).find_line(path) == (line, False)
 
 
-@pytest.mark.parametrize(("place", "line"), [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3)])
-def test_the_end_of_a_line_belongs_to_it(place, line):
-    assert LineNumbersBuilder("a\nb\nc").line_at(place) == line
+def test_a_path_may_be_text():
+    lines = LineNumbers(DOCUMENT)
+    assert [lines.find_line(path).line for path in ("", "limits.max_turns", "schedule[1].name", "nothing[0]")] == [
+        1,
+        9,
+        28,
+        0,
+    ]
 
 
-def test_there_may_be_exactly_so_many_values():
-    builder = LineNumbersBuilder("")
-    for number in range(MAX_VALUES):
-        builder.add((str(number),), 0)
-    builder.add(("0",), 0)  # which is there already
-    with pytest.raises(ScanError, match="there are more than 10,000 values"):
-        builder.add(("one more",), 0)
+def test_the_line_of_a_value_in_json_is_found_by_its_keys():
+    text = json.dumps({"servers": {"a": {"command": "x", "args": ["y"]}, "é": {"command": "args"}}}, indent=1)
+    lines = LineNumbers(text.replace("\\u00e9", "é"), is_json=True)
+    assert lines.find_line(("servers", "a", "command")) == (4, True)
+    assert lines.find_line(("servers", "a", "args", 0)) == (5, False)
+    assert LineNumbers('{"a":\n {"args": ["y"]}}', is_json=True).find_line(("a", "args", 0)) == (2, True)
+    assert lines.find_line(("servers", "é", "command")) == (10, True)
+    assert lines.find_line(("servers", "é", "no_such")) == (9, False)
+    assert lines.find_line(("no_such",)) == (0, False)
+    assert lines.find_line(()) == (1, True)
 
 
-def test_a_value_may_be_nested_exactly_so_deep():
-    builder = LineNumbersBuilder("")
-    builder.add(("x",) * MAX_DEPTH, 0)
-    with pytest.raises(ScanError, match="nested deeper than 24 levels"):
-        builder.add(("x",) * (MAX_DEPTH + 1), 0)
+def test_a_fault_names_the_keys_of_a_value_whose_line_is_unknown():
+    build_fault = LineNumbers(DOCUMENT).build_fault
+    assert build_fault(("limits", "max_turns"), "give more") == ConfigFault(9, "give more")
+    assert build_fault(("limits", "no_such"), "give more") == ConfigFault(8, "limits.no_such: give more")
+    assert build_fault("limits.no_such", "limits.no_such: expected") == ConfigFault(8, "limits.no_such: expected")
+    assert build_fault(("no_such", 1), "give more") == ConfigFault(0, "no_such[1]: give more")
+    assert build_fault(("\x1b[31m",), "unexpected '\\x1b[31m'") == ConfigFault(0, "unexpected '\\x1b[31m'")
+    assert len(build_fault(("x" * 9_000,), "give more").message) < 300
 
 
-def test_a_value_without_quotes_may_be_exactly_so_long():
-    builder = LineNumbersBuilder("")
-    builder.check_unquoted("1" * MAX_UNQUOTED, 0)
-    with pytest.raises(ScanError, match="this value has 301 characters and no quotes"):
-        builder.check_unquoted("1" * (MAX_UNQUOTED + 1), 0)
+KEYS = st.sampled_from(["a", "b1", "x-y", '"q.k"', "'l k'"])
+VALUES = st.sampled_from(["1", "true", '"#"', "'['", "[\n 1,\n 2, # ]\n]", "{ p = 1, q = [2] }", "1.0e3", "[[],[{}]]"])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "\n", "# c\n"]), KEYS, VALUES), unique_by=lambda each: each[1], max_size=6)
+)
+def test_each_key_of_a_written_document_has_the_line_it_was_written_on(statements):
+    text, expected = "", []
+    for before, key, value in statements:
+        text += before
+        expected.append(text.count("\n") + 1)
+        text += f"{key} = {value}\n"
+    assert [LineNumbers(text).find_line((key,)).line for key in tomllib.loads(text)] == expected
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=5) | st.integers(0, 3), max_size=4), st.booleans())
+def test_no_text_and_no_path_cause_an_error(text, path, is_json):
+    found = LineNumbers(text, is_json=is_json).find_line(tuple(path))
+    assert 0 <= found.line <= text.count("\n") + 1

@@ -109,15 +109,6 @@ def test_a_part_of_a_store_has_the_sessions_that_begin_with_its_prefix():
     assert not ApprovalBinding(store="X").has_in_store(ApprovalBinding(store="X/a/", session="a/k@r"))
 
 
-def test_a_session_that_an_older_version_named_by_its_id_in_a_part_is_recognized():
-    old = ApprovalBinding(store="X/a//b/", session="k@r")
-    assert old.names_session("k@r")
-    assert old.names_session("a/b/k@r")
-    assert not old.names_session("c/b/k@r")
-    assert not old.names_session("other@r")
-    assert not ApprovalBinding(store="X", session="k@r").names_session("a/b/k@r")
-
-
 # -- bindings compared -------------------------------------------------------------------------------------------------
 
 
@@ -183,11 +174,6 @@ def test_stores_agents_and_sessions_of_bindings_are_compared() -> None:
     above, below, beside = [ApprovalBinding(agent=each) for each in ("boss", "boss/scout", "bossy")]
     assert [above.is_above(each) for each in (above, below, beside)] == [True, True, False]
     assert not below.is_above(above)
-    assert bound("db").names_session("s@r1")
-    assert not bound("db").names_session("acme/s@r1")
-    assert bound("db/acme/").names_session("acme/s@r1")
-    assert not bound("db/acme/").names_session("other/s@r1")
-    assert not bound("db/acme/").names_session("s@r2")
     assert (bound("db", "acme/s@r1").session_id, bound("db", "").session_id) == ("acme/s", "")
 
 

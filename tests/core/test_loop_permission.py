@@ -334,7 +334,7 @@ async def test_a_verdict_for_the_session_is_restored_from_its_log(allowed):
 
 
 async def test_a_verdict_for_one_target_holds_for_no_other():
-    person = Person(Verdict(allow=True, scope="session_target"))
+    person = Person(Verdict(allow=True, scope="session", covers="target"))
     model = ScriptedModel(*[call("delete", path=path) for path in "aab"], "Done.")
     await Agent(model, tools=[delete], permission=Permissions(handler=person)).run("Go")
     assert [[request.target for request in question] for question in person.questions] == [["a"], ["b"]]

@@ -167,7 +167,7 @@ def test_grants_with_different_meanings_have_different_ids():
     ]
     made += [granted("forever", "tool", request(**each)) for each in ELSEWHERE[:4]]
     made += [granted("session", "tool", request(**each)) for each in ELSEWHERE[1::3]]
-    made += [Grant("session", True, "shell", "run", "", "s"), Grant("session_target", True, "shell", "run", "x", "s")]
+    made += [Grant("session", True, "shell", "run", "", "s")]
     assert len({each.grant_id for each in made}) == len(made)
 
 
@@ -229,10 +229,10 @@ def test_what_is_taken_back_in_one_session_stays_in_the_logs_of_others():
     assert [*grants] == []
 
 
-def test_a_permission_of_an_older_version_is_not_used_and_a_denial_is():
-    old = PermissionDecided("c", "shell", "run", "ls", "hash", allow=True, scope="session")
-    assert grants_from_log([old], "s", ["s@1"]) == {}
-    no = replace(old, allow=False)
+def test_a_permission_that_is_bound_to_no_tool_is_not_used_and_a_denial_is():
+    yes = PermissionDecided("c", "shell", "run", "ls", "hash", allow=True, scope="session", covers="tool")
+    assert grants_from_log([yes], "s", ["s@1"]) == {}
+    no = replace(yes, allow=False)
     (denial,) = grants_from_log([no], "s", ["s@1"])
     assert denial.covers_call(request("pwd"))
 

@@ -282,7 +282,6 @@ ELSEWHERE = {
     [
         ("once", []),
         ("session", ["same"]),
-        ("session_target", ["same"]),
         ("forever", ["same", "other session"]),
     ],
 )
@@ -307,7 +306,7 @@ async def test_what_was_remembered_without_a_reason_says_so():
 
 async def test_a_remembered_denial_outranks_a_remembered_permission():
     wide = Grant("session", allow=True, tool="shell", action="run", session_id="s1")
-    narrow = Grant("session_target", allow=False, tool="shell", action="run", target="ls", session_id="s1")
+    narrow = Grant("session", allow=False, tool="shell", action="run", target="ls", session_id="s1")
     for grants in ([wide, narrow], [narrow, wide]):
         permissions = Permissions(grants=Grants(grants))
         assert not (await decide(permissions)).allow
@@ -385,7 +384,7 @@ def test_permissions_of_several_agents_may_share_what_was_decided():
 
 @given(st.lists(st.tuples(torn_texts, torn_texts, torn_texts, torn_texts), min_size=2, max_size=2, unique=True))
 def test_different_grants_have_different_names(keys):
-    ids = {Grant("session_target", True, *key).grant_id for key in keys if not any("\0" in text for text in key)}
+    ids = {Grant("session", True, *key).grant_id for key in keys if not any("\0" in text for text in key)}
     assert len(ids) == sum(1 for key in keys if not any("\0" in text for text in key))
 
 
@@ -424,15 +423,10 @@ def test_a_decision_in_the_log_is_a_grant_for_later_calls(scope, covers, target,
     assert grant.covers_call(request())
 
 
-@pytest.mark.parametrize(
-    ("scope", "covers", "target", "session_id"),
-    [("session", "tool", "", "s1"), ("session_target", "target", "ls", "s1"), ("forever", "target", "ls", "")],
-)
-def test_a_decision_of_an_older_version_is_a_grant_of_the_width_that_its_scope_had(scope, covers, target, session_id):
-    decision = PermissionDecided("c1", "shell", "run", "ls", "hash", allow=False, scope=scope, run_id="r1")
-    grant = Grant.of_decision(decision, "s1")
-    assert grant == Grant(scope, False, "shell", "run", target, session_id, covers=covers)
-    assert grant.covers_call(request())
+def test_a_decision_that_does_not_say_what_it_covers_covers_these_arguments_alone():
+    decision = PermissionDecided("c1", "shell", "run", "ls", "hash", allow=False, scope="session", run_id="r1")
+    assert Grant.of_decision(decision, "s1").covers == "arguments"
+    assert not Grant.of_decision(decision, "s1").covers_call(request(target="pwd"))
 
 
 def test_a_decision_for_one_call_covers_no_other():
@@ -448,7 +442,7 @@ def grant_of(decision):
 
 
 def test_the_last_word_in_the_log_about_a_grant_counts():
-    first, second = decided(), decided("session_target")
+    first, second = decided(), decided(target="pwd")
     revoked = GrantRevoked(grant_of(first).grant_id)
     assert grants_from_log([first, second, revoked], "s1") == {grant_of(first): False, grant_of(second): True}
     assert grants_from_log([first, revoked, first], "s1") == {grant_of(first): True}
@@ -528,7 +522,7 @@ few = st.sampled_from(["shell", "git", "s*", "*", "l[s]", "ls", "run", "r?n", "r
 rules = st.builds(Rule, st.sampled_from(["allow", "deny", "ask"]), few, few, few)
 grants_given = st.builds(
     Grant,
-    st.sampled_from(["session", "session_target", "forever"]),
+    st.sampled_from(["session", "forever"]),
     st.booleans(),
     st.sampled_from(["shell", "git"]),
     st.sampled_from(["run", "read"]),
@@ -681,11 +675,6 @@ def test_a_request_tells_what_a_person_should_know():
 @pytest.mark.parametrize("seconds", [0.001, 1, None])
 def test_a_question_may_stay_open_as_briefly_as_one_likes(seconds):
     assert Permissions(expires_seconds=seconds).expires_seconds == seconds
-
-
-def test_a_verdict_for_the_target_in_the_session_has_an_older_name():
-    older = Verdict(allow=True, scope="session_target")
-    assert older == Verdict(allow=True, scope="session", covers="target")
 
 
 class OwnGate(Permissions):

@@ -121,9 +121,8 @@ async def test_whatever_it_shows_or_keeps_passes_its_scrubber():
 async def test_names_of_the_runtime_itself_are_refused():
     async def body(context: ToolContext[Any]) -> str:
         await context.keep("agent:mood", "fine")
-        for prefix in ("perdure:", "windlass:"):  # the second one is that of older logs
-            with pytest.raises(ConfigError, match=f"begin with '{prefix}' are the runtime's"):
-                await context.keep(f"{prefix}agent:scout", "mine")
+        with pytest.raises(ConfigError, match="begin with 'perdure:' are the runtime's"):
+            await context.keep("perdure:agent:scout", "mine")
         return str(context.kept("agent:mood"))
 
     assert await inside(body) == "fine"

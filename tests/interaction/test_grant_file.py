@@ -154,14 +154,11 @@ def test_lines_that_are_empty_or_not_for_ever_grant_nothing(path):
     assert list(GrantFile(path)) == [denied]
 
 
-def test_a_permission_that_an_older_version_wrote_is_asked_for_again_and_its_denials_hold(path):
+def test_a_line_that_does_not_say_what_it_covers_is_refused(path):
     path.parent.mkdir()
-    lines = [
-        b'{"scope":"forever","allow":true,"tool":"shell","action":"run","target":"ls","session_id":"","reason":""}',
-        b'{"scope":"forever","allow":false,"tool":"mail","action":"send","target":"*","session_id":"","reason":"no"}',
-    ]
-    path.write_bytes(b"\n".join(lines))
-    assert list(GrantFile(path)) == [Grant("forever", False, "mail", "send", "*", reason="no", covers="target")]
+    path.write_bytes(b'{"scope":"forever","allow":false,"tool":"mail","action":"send","target":"*"}')
+    with pytest.raises(StoreError, match=r"line 1 of the grants .* cannot be parsed \(.*`covers`\): correct it"):
+        GrantFile(path)
 
 
 def test_a_file_that_others_can_change_is_refused(path):

@@ -1,8 +1,9 @@
 """Makes the logs that this version leaves behind: python -m tests.logs.record FOLDER
 
 Run once for each release, with the code of that release, into a folder of its version; what it wrote is never changed
-again. The same sessions are written in three ways: as lines of JSON, into an SQLite file, and into a folder of files.
-Time, ids and the machine are made up, so that doing it twice gives the same sessions.
+again. (1.0 is written anew for as long as it is not released, whenever a format or an event changes.) The same sessions
+are written in three ways: as lines of JSON, into an SQLite file, and into a folder of files. Time, ids and the machine
+are made up, so that doing it twice gives the same sessions.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 from unittest import mock
+
+import msgspec
 
 from perdure import Agent, Permissions, allow, deny, tool
 from perdure.core import clock_and_ids
@@ -112,17 +115,19 @@ def every_kind() -> list[Event]:
 
 def filled(kind: type[Event]) -> Event:
     """An event with a value in every field."""
+    return kind(**{**_fields(kind), "run_id": "run-f", "path": ""})
+
+
+def _fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    names = [name for name in kind.__struct_fields__ if name not in {"run_id", "path"}]
-    values: dict[str, Any] = {name: _value(hints[name]) for name in names}
-    return kind(**values, run_id="run-f")
+    return {name: _value(hints[name]) for name in kind.__struct_fields__}
 
 
 def _value(hint: Any) -> object:
     first, *_ = [*get_args(hint), None]
     match get_origin(hint):
         case None:
-            return _VALUES[hint]
+            return _VALUES[hint] if hint in _VALUES else hint(**_fields(hint))
         case typing.Literal:
             return first
         case collections.abc.Mapping:
@@ -166,7 +171,7 @@ def always_the_same() -> Iterator[None]:
     names = SimpleNamespace(gethostname=lambda: "museum")
     with (
         mock.patch.multiple(clock_and_ids, time=time, os=chance),
-        mock.patch.multiple(holder, socket=names, _identity=lambda _: ("", "")),
+        mock.patch.multiple(holder, socket=names, _process_identity=lambda _: ("", "")),
     ):
         yield
 

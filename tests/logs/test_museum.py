@@ -1,10 +1,12 @@
 """Old logs open in every later version. Each folder here holds the sessions that one release has left behind.
 
 `record.py` has made them, with the code of that release. They are never changed: a log that does not open any more is a
-bug of the version that does not open it.
+bug of the version that does not open it. What it makes of today's code has to open as well.
 """
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from zlib import crc32
 
@@ -23,15 +25,18 @@ from perdure.core.store import Post, Store
 from perdure.stores.file.line_format import encode_line
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.pack_rows import PackedRowMetadata, build_row_without_long_texts
 from perdure.stores.sqlite.page_checksums import find_checksum_vfs
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import ScriptedModel
+from tests.architecture.source import ROOT
 from tests.logs.record import CUT_OFF, EVERY_KIND, FUTURE, SESSIONS, TALK, depth, lower
 from tests.transcript import assert_valid
 
+TODAY = "today"
 RELEASES = sorted(folder.name for folder in Path(__file__).parent.iterdir() if folder.name[0].isdecimal())
 FORMS = ("jsonl", "sqlite", "file")
-MOST_BYTES = 40_000
+MOST_BYTES = 80_000
 
 TRANSCRIPTS = {
     TALK: [
@@ -60,9 +65,9 @@ REPAIRED = {
 class Hall:
     """The logs of one release, in copies that may be written to."""
 
-    def __init__(self, release: str, folder: Path) -> None:
-        self.folder = folder / release
-        shutil.copytree(Path(__file__).parent / release, self.folder)
+    def __init__(self, logs: Path, folder: Path) -> None:
+        self.folder = folder / logs.name
+        shutil.copytree(logs, self.folder)
         self._open: list[Store] = []
 
     def lines(self, session_id: str) -> list[bytes]:
@@ -99,9 +104,11 @@ class Hall:
         body = msgspec.json.encode({"kind": kind, "run_id": "r", "more": [1, None]})
         entry = {"seq": seq, "at": 1.0, "event": msgspec.Raw(body), "id": "added", "critical": critical}
         if form == "sqlite":
-            row = (seq, "added", kind, critical, 1, 1.0, body)
+            heads = PackedRowMetadata([1.0], ["added"], [kind] if critical else [])
+            row, _ = build_row_without_long_texts(seq, 1, heads, b"[%b]" % body)
             self._change("UPDATE session SET head = head + 1 WHERE id = 'talk'")
-            self._change("INSERT INTO entry SELECT key, ?, ?, ?, ?, ?, ?, ? FROM session WHERE id = 'talk'", row)
+            add = "INSERT INTO pack(session, first, last, version, heads, body, holes) SELECT key, ?, ?, ?, ?, ?, ?"
+            self._change(f"{add} FROM session WHERE id = 'talk'", row)
         elif form == "file":
             line = encode_line(msgspec.json.encode(entry), crc32(TALK.encode()))
             with (self.folder / "sessions" / "talk.session").open("ab") as file:
@@ -141,9 +148,18 @@ def _words(message: Message) -> str:
     return " ".join(word for word in (message.text, names) if word)
 
 
-@pytest.fixture(params=RELEASES)
+@pytest.fixture(scope="module")
+def logs_of_today(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("logs") / TODAY
+    subprocess.run([sys.executable, "-m", "tests.logs.record", folder], cwd=ROOT, check=True)
+    return folder
+
+
+@pytest.fixture(params=[*RELEASES, TODAY])
 async def hall(request, tmp_path):
-    hall = Hall(request.param, tmp_path)
+    is_today = request.param == TODAY
+    logs = request.getfixturevalue("logs_of_today") if is_today else Path(__file__).parent / request.param
+    hall = Hall(logs, tmp_path)
     yield hall
     await hall.close()
 

@@ -22,7 +22,7 @@ from perdure.core.event import (
 from perdure.core.message import Text, ToolResult, assistant, user
 from perdure.core.model import Request
 from perdure.replaying.difference_text import NOTHING, Divergence
-from perdure.replaying.log_comparison import LogComparer, ReplayStopped, get_call_id
+from perdure.replaying.log_comparison import LogComparer, ReplayStopped, _describe_prefix_difference, get_call_id
 from perdure.replaying.recorded_log_index import index_recorded_log
 
 STARTED, PROMPT, ENDED = RunStarted("a"), MessageAdded(user("Go.")), RunEnded("done")
@@ -245,3 +245,15 @@ def test_only_events_that_are_compared_are_about_a_call():
 )
 def test_events_are_the_same_if_all_that_is_compared_of_them_is(then, now, is_same):
     assert (compare(comparer(then, ENDED), PROMPT, now) == "") is is_same
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "told"),
+    [
+        ("a-b", "a-c", "the tools"),
+        ("a-b", "c-b", "the instructions"),
+        ("a-b", "c-d", "the instructions, the tools"),
+    ],
+)
+def test_the_part_of_the_prompt_that_differs_is_named(then, now, told):
+    assert _describe_prefix_difference(then, now) == told

@@ -341,7 +341,7 @@ async def run_python(folder: Path, *arguments: str) -> str:
     return output.decode()
 
 
-async def test_a_decision_of_an_older_version_is_asked_for_again():
+async def test_a_decision_that_is_bound_to_no_tool_is_asked_for_again():
     store, gate = MemoryStore(), Permissions(handler=later)
     session = agent_of(gate, store).session("s")
     (question,) = (await session.run("Go")).questions

@@ -47,7 +47,6 @@ from perdure.core.run_mailbox import build_message_post
 from perdure.core.store import Lease
 from perdure.runtime.driver import SessionDriver, pass_post_to_run
 from perdure.runtime.driver_commands import WakeCommand
-from perdure.runtime.overrides import restore_overrides
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Scripted, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, crashed, elsewhere, kind, log_of, of, rounds, until
@@ -791,12 +790,6 @@ async def test_a_prompt_that_goes_on_after_a_crash_is_streamed_under_the_name_of
     assert stream.run_id == "r1"
     assert "".join([event.text for event in events if isinstance(event, TextDelta)]) == "Hello."
     assert isinstance(events[-1], RunEnded)
-
-
-def test_an_override_that_an_old_log_names_differently_is_asked_for_by_its_new_name():
-    with pytest.raises(UsageError, match="pass budget=… again"):
-        restore_overrides({"code": ["ledger"]}, {})
-    assert restore_overrides({"code": ["ledger"]}, {"budget": None}) == {}
 
 
 async def test_a_cancel_after_the_turn_of_a_run_that_was_cut_off_ends_it_after_its_next_turn() -> None:

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
 import pytest
 
 from perdure import Agent, Permissions, Session, ToolContext, Verdict, allow_all, tool
-from perdure.core.approval_binding import identify_store
-from perdure.core.event import GrantRevoked, PermissionDecided, RunStarted, ToolStarted
+from perdure.core.event import RunStarted, ToolStarted
 from perdure.core.store import Store
 from perdure.core.thread_pool import set_tool_threads
-from perdure.runtime.sealed_grants import seal_decision
 from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores import namespaced
 from perdure.stores.memory import MemoryStore
@@ -265,42 +262,6 @@ async def test_a_worker_asks_each_tenant_for_an_approval_for_ever():
             if done == 3:
                 break
     assert sorted(each.partition("/")[0] for each in asked) == ["acme", "evil"]
-
-
-async def stored_as_before(store: Store, *, revoked: bool = False) -> None:
-    """Begin the session with an approval as an older version stored it: with the id that it has in the part."""
-    scratch = MemoryStore()
-    person = Person("session")
-    agent = buyer(person)
-    await agent.session("k", store=scratch).run("Go")
-    (grant,) = await agent.session("k", store=scratch).grants()
-    events = await log_of(scratch, "k")
-    (decided,) = of(events, PermissionDecided)
-    assert decided.binding is not None
-    bound = msgspec.structs.replace(decided.binding, store=identify_store(part_of(store)))
-    as_before = seal_decision(msgspec.structs.replace(decided, binding=bound), store)
-    later = [GrantRevoked(grant.grant_id)] if revoked else []
-    await crashed(part_of(store), "k", *[as_before if each is decided else each for each in events], *later)
-
-
-@pytest.mark.parametrize("place", [0, 1], ids=["part", "whole"])
-async def test_an_approval_that_an_older_version_stored_in_a_part_holds_in_both(place):
-    store, person = MemoryStore(), Person("session")
-    await stored_as_before(store)
-    session = open_both(buyer(person), store)[place]
-    assert len(await session.grants()) == 1
-    await session.run("Go")
-    assert person.asked == 0
-
-
-@pytest.mark.parametrize("place", [0, 1], ids=["part", "whole"])
-async def test_an_approval_that_was_revoked_in_an_older_version_stays_revoked(place):
-    store, person = MemoryStore(), Person("session")
-    await stored_as_before(store, revoked=True)
-    session = open_both(buyer(person), store)[place]
-    assert await session.grants() == []
-    await session.run("Go")
-    assert person.asked == 1
 
 
 @VIEWS

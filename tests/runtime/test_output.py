@@ -299,14 +299,6 @@ async def test_what_does_not_fit_the_stored_schema_goes_back_as_often_as_it_was_
     assert "steps" in feedback
 
 
-async def test_an_older_log_without_the_schema_needs_the_type() -> None:
-    session = Agent(model(WHOLE, WHOLE)).session("s")
-    await crashed(session.store, "s", RunStarted(options={"code": ["output"]}, run_id="r"), MessageAdded(user("Plan.")))
-    with pytest.raises(UsageError, match="pass output=… again"):
-        await session.wake()
-    assert (await take_up(session, "wake", output=Plan)).value == Plan("Oslo", ["pack"])
-
-
 async def test_the_output_is_seen_while_it_is_written() -> None:
     stream = Agent(model(WHOLE)).session().stream("Plan.", output=Plan, backpressure=True)
     seen = [each async for each in stream.partials()]

@@ -77,7 +77,7 @@ def test_data_is_stored_in_the_log_and_of_code_the_name_alone() -> None:
 
 def test_code_has_to_be_given_again() -> None:
     with pytest.raises(UsageError) as error:
-        restore_overrides({"code": ["deps", "ledger", "tools"]}, {"deps": 3})
+        restore_overrides({"code": ["budget", "deps", "tools"]}, {"deps": 3})
     assert str(error.value) == (
         "this run was begun with code, which a log cannot store: pass budget=…, tools=… again to the call that "
         "continues it (run, resume, wake, attend or attend_all)"

@@ -154,7 +154,7 @@ granted = st.builds(
     lambda scope, allowed, target: Grant(
         scope, allowed, "pay", "spend", "" if scope == "session" else target, "" if scope == "forever" else "s"
     ),
-    st.sampled_from(["session", "session_target", "forever"]),
+    st.sampled_from(["session", "forever"]),
     st.booleans(),
     st.sampled_from(["tea", "cake"]),
 )
@@ -214,7 +214,7 @@ async def test_a_process_that_remembers_it_holds_no_more_to_what_another_one_too
 async def test_what_is_decided_again_after_that_holds_again():
     store = MemoryStore()
     asked = [call("pay", what="tea"), "Paid."]
-    gate = Permissions(handler=yes("session_target"))
+    gate = Permissions(handler=yes("session", "target"))
     session = session_of(*asked, *asked, store=store, permission=gate)
     await session.run("1")
     (grant,) = await session.grants()

@@ -45,7 +45,7 @@ async def test_the_session_of_a_background_task_is_continued_by_the_one_that_gav
         await below.resume()
 
 
-async def test_a_run_whose_agent_an_older_log_does_not_name_can_be_resumed():
+async def test_a_run_whose_agent_the_log_does_not_name_can_be_resumed():
     store = MemoryStore()
     await crashed(store, "s", RunStarted(run_id="r1"), MessageAdded(user("Go."), run_id="r1"))
     clerk = Agent(ScriptedModel("I am the clerk."), name="clerk", store=store)

@@ -778,7 +778,7 @@ async def test_what_was_allowed_before_the_crash_is_not_asked_about_again():
     assert await resumed() == [["c1", "c2"]]
     assert await resumed(right, wrong) == [["c2"]]
     assert await resumed(right, right) == []
-    for another in ("that of another tool", ""):  # none in the logs of older versions
+    for another in ("that of another tool", ""):
         assert await resumed(right, right, tool_identity=another) == [["c1", "c2"]]
 
 

@@ -203,7 +203,7 @@ def test_what_is_too_much_is_refused_with_its_line_and_what_to_do(write, text, l
         ('{"prompt": "x"}\n' * 10_001, 10_001, "there are more than 10,000 cases, which are the most: split the file"),
         ('{"prompt": "' + "x" * 1_000_001 + '"}', 1, "a text of at most 1,000,000 characters"),
         ('{"prompt": "x", "expected": ' + "[" * 500 + "]" * 500 + "}", 1, "nested deeper than 24 levels"),
-        ('{"prompt": "x", "expected": [' + "[]," * 20_000 + "[]]}", 1, "more than 10,000 values on this line"),
+        ('{"prompt": "x", "expected": [' + "[]," * 20_000 + "[]]}", 1, "more than 10,000 values"),
         ('{"prompt": "x", "repeat": 100000000}', 1, "at most 1000"),
         ("no JSON\n" * 100_000, 50, "this is no JSON"),
         ('{"prompt": "x", "deps": ' + "9" * 5000 + "}", 1, "digits"),

@@ -91,7 +91,7 @@ OVER = RunEnded("done", run_id="r")
 # -- grants and approvals ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scope", ["session", "session_target", "forever"])
+@pytest.mark.parametrize("scope", ["session", "forever"])
 async def test_grants_of_a_document_are_not_honoured_here_nor_in_other_sessions(scope, wipe, wiped):
     store = MemoryStore()
     report = await import_session(store, document(*TALK, granted(scope), OVER))

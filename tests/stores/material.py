@@ -10,15 +10,6 @@ from perdure.core.event import Custom, Entry
 from perdure.stores.sqlite.page_checksums import find_checksum_vfs
 from tests.architecture.source import ROOT
 
-AS_FORMAT_4 = """
-DROP INDEX session_unindexed;
-ALTER TABLE session DROP COLUMN unindexed;
-CREATE INDEX session_unindexed ON session(key) WHERE indexed < head;
-PRAGMA user_version = 4;
-"""
-AS_FORMAT_3 = f"{AS_FORMAT_4} PRAGMA user_version = 3;"
-"""Statements that turn a file of the newest format into one of an older one."""
-
 
 def entries(first: int, count: int = 1) -> list[Entry]:
     return [Entry(seq, 1.0, Custom("data", seq), f"e-{seq}") for seq in range(first, first + count)]

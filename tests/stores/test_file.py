@@ -6,13 +6,11 @@ import os
 import re
 import threading
 
-import msgspec
 import pytest
 
 from perdure.core.error import Conflict, EntryTooNew, Fenced, SessionBusy, StoreError, UnsupportedByStore
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import assistant, user
-from perdure.core.store import Post
 from perdure.stores.file import line_format as file_record
 from perdure.stores.file import log_file as file_log
 from perdure.stores.file.session_paths import get_session_paths
@@ -197,7 +195,7 @@ async def test_a_file_is_a_header_and_a_line_for_each_entry(folder, files):
     (path,) = folder.glob("*.session")
     assert path.name == "%53%2f1.session"
     header, first, second, rest = path.read_bytes().split(b"\n")
-    assert re.fullmatch(rb'\d+ [0-9a-f]{8} {"perdure":"session","format":1,"id":"S/1",.*}', header)
+    assert re.fullmatch(rb'\d+ [0-9a-f]{8} {"perdure":"session-file","format":1,"id":"S/1",.*}', header)
     assert b'"tenant":"","owner":"","created_at":' in header
     assert re.fullmatch(rb'\d+ [0-9a-f]{8}\+{"seq":1,.*"\\u00e9".*"\\u2028\\ud83d\\ude00\\n".*}', first)
     assert re.fullmatch(rb'\d+ [0-9a-f]{8} {"seq":2,.*}', second)
@@ -292,81 +290,6 @@ async def test_an_entry_that_is_too_large_is_refused(files, monkeypatch):
         await files.append(lease, [Entry(1, 1.0, Custom("x" * 1000), "e-1")], sync=True)
     await files.append(lease, entries(1), sync=True)
     assert await files.read("s") == entries(1)
-
-
-# -- lines that older versions do not read -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def _short_lines(monkeypatch):
-    """A thousand bytes make a long line."""
-    for module in ("session_file_scan", "log_file", "mailbox"):
-        monkeypatch.setattr(f"perdure.stores.file.{module}.LONG_BODY_BYTES", 1000)
-
-
-def format_of(path) -> int:
-    return int(msgspec.json.decode(path.read_bytes().split(b" ", 2)[2].split(b"\n")[0])["format"])
-
-
-LONG = Custom("x" * 2000)
-
-
-@pytest.mark.usefixtures("_short_lines")
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_file_gets_a_newer_format_with_its_first_long_line(files, files_at, folder, sync):
-    lease = await files.acquire("s")
-    await files.append(lease, entries(1), sync=sync)
-    assert format_of(folder / "s.session") == 1
-    long = Entry(2, 1.0, LONG, "e-2")
-    await files.append(lease, [long], sync=sync)
-    assert format_of(folder / "s.session") == 3
-    await files.append(lease, [Entry(3, 1.0, Custom("y"), "e-3")], sync=True)
-    await files.aclose()
-    again = files_at(folder)
-    assert [entry.seq for entry in await again.read("s")] == [1, 2, 3]
-    lease = await again.acquire("s")
-    await again.redact(lease, Entry(1, 1.0, Custom("gone"), "e-1"))
-    await again.append(lease, [Entry(4, 1.0, LONG, "e-4")], sync=True)
-    assert [entry.event for entry in await again.read("s")][::3] == [Custom("gone"), LONG]
-    assert format_of(folder / "s.session") == 3
-
-
-@pytest.mark.usefixtures("_short_lines")
-async def test_a_fork_inherits_a_long_line_and_has_the_newer_format_with_its_own(files, folder):
-    lease = await files.acquire("s")
-    await files.append(lease, [Entry(1, 1.0, LONG, "e-1")], sync=True)
-    await files.release(lease)
-    await files.fork("s", "f")
-    assert format_of(folder / "f.session") == 2
-    await files.delete("s")
-    assert [entry.event for entry in await files.read("f")] == [LONG]
-    lease = await files.acquire("f")
-    await files.redact(lease, Entry(1, 1.0, Custom("gone"), "e-1"))
-    await files.append(lease, [Entry(2, 1.0, LONG, "e-2")], sync=True)
-    assert [entry.event for entry in await files.read("f")] == [Custom("gone"), LONG]
-    assert format_of(folder / "f.session") == 3
-
-
-@pytest.mark.usefixtures("_short_lines")
-async def test_long_posts_are_kept_with_short_ones(files, folder):
-    for number, body in enumerate(["a", "x" * 2000, "b", "y" * 2000], 1):
-        assert await files.post("s", Post(f"p-{number}", "steer", body))
-        assert not await files.post("s", Post(f"p-{number}", "steer", body))
-    assert [len(post.body) for post in await files.posts("s")] == [1, 2000, 1, 2000]
-
-
-@pytest.mark.usefixtures("_short_lines")
-async def test_a_file_with_a_long_line_whose_header_is_lost_is_repaired(files, files_at, folder):
-    lease = await files.acquire("s")
-    await files.append(lease, [Entry(1, 1.0, LONG, "e-1")], sync=True)
-    await files.aclose()
-    content = (folder / "s.session").read_bytes()
-    (folder / "s.session").write_bytes(b"#" * content.index(b"\n") + content[content.index(b"\n") :])
-    again = files_at(folder)
-    lease = await again.acquire("s")
-    assert format_of(folder / "s.session") == 3
-    await again.append(lease, [Entry(2, 1.0, LONG, "e-2")], sync=True)
-    assert [entry.event for entry in await again.read("s")] == [LONG, LONG]
 
 
 def test_one_store_serves_several_threads_and_event_loops(folder):

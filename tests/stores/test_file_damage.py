@@ -2,7 +2,6 @@
 
 import asyncio
 import bisect
-import hashlib
 import itertools
 import os
 from typing import Any
@@ -18,17 +17,15 @@ from perdure.stores.file import file_io as file_access
 from perdure.stores.file import line_format as file_record
 from perdure.stores.file import log_file as file_log
 from perdure.stores.file import repair as file_repair
-from perdure.stores.file import session_file_scan, unlocked_scan
+from perdure.stores.file import unlocked_scan
 from perdure.stores.file.line_format import encode_line
 from perdure.stores.file.session_file_scan import (
     NO_PROBLEMS,
-    EncodedEntry,
     FileProblems,
     Header,
     build_damage_warning,
     decode_seq,
     encode_header,
-    fit_format_to_entries,
     scan_file,
 )
 from perdure.stores.file.session_paths import get_session_paths
@@ -516,12 +513,25 @@ async def test_a_file_without_one_good_line_is_ours_when_entries_had_been_stored
     assert b"scribble" * 20 in (folder / "s.quarantine").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["perdure", "other"])
+async def test_a_file_from_before_the_first_release_is_refused_and_left_as_it_is(folder, files, name):
+    folder.mkdir()
+    header = b'{"%b":"session","format":1,"id":"s","tenant":"","owner":"","created_at":1.5}' % name.encode()
+    content = encode_line(header, 0) + b"".join(lines_of(1))
+    (folder / "s.session").write_bytes(content)
+    for refused in (files.read("s"), files.acquire("s"), files.delete("s")):
+        with pytest.raises(StoreError, match="or one of a version of perdure before the first release, and has been"):
+            await refused
+    assert (folder / "s.session").read_bytes() == content
+    assert await files.list() == []
+
+
 async def test_a_file_of_a_newer_format_is_refused(folder, files, caplog):
     folder.mkdir()
-    content = encode_line(b'{"perdure":"session","format":4,"of":{"a":"kind"}}', 0) + b"who knows"
+    content = encode_line(b'{"perdure":"session-file","format":2,"of":{"a":"kind"}}', 0) + b"who knows"
     (folder / "s.session").write_bytes(content)
     for refused in (files.acquire("s"), files.read("s")):
-        with pytest.raises(StoreError, match=r"has format 4, and this version knows 3 at most: upgrade perdure"):
+        with pytest.raises(StoreError, match=r"has format 2, and this version knows 1 at most: upgrade perdure"):
             await refused
     assert (folder / "s.session").read_bytes() == content
     assert await files.list() == await files.list() == []
@@ -681,7 +691,7 @@ def test_a_file_that_is_replaced_all_the_time_is_given_up_after_twenty_looks(
 ) -> None:
     folder.mkdir()
     place = get_session_paths(str(folder), "s")
-    content = encode_header(Header("session", 1, "s", "", "", 0.0)).replace(b'"id":"s"', b'"id":"t"')
+    content = encode_header(Header("session-file", 1, "s", "", "", 0.0)).replace(b'"id":"s"', b'"id":"t"')
     (folder / "s.session").write_bytes(content)
     opened: list[int] = []
     closed: list[int] = []
@@ -728,7 +738,7 @@ def test_a_file_that_cannot_be_rewritten_is_closed_and_leaves_nothing_beside_it(
     folder.mkdir()
     (folder / "s.session").write_bytes(b"as it was")
     place = get_session_paths(str(folder), "s")
-    header = Header("session", 1, "s", "", "", 0.0)
+    header = Header("session-file", 1, "s", "", "", 0.0)
     closed: list[int] = []
 
     def note_and_close(descriptor: int) -> None:
@@ -753,7 +763,7 @@ def test_a_file_that_cannot_be_rewritten_is_closed_and_leaves_nothing_beside_it(
 # -- what a scan finds -------------------------------------------------------------------------------------------------
 
 
-HEADER = Header("session", 1, "s", "", "", 5.0, key="k")
+HEADER = Header("session-file", 1, "s", "", "", 5.0, key="k")
 
 
 def lines_of(*numbers: int, more: bool = False) -> list[bytes]:
@@ -823,7 +833,7 @@ def test_a_scan_finds_entries_damage_gaps_and_where_to_cut(
 
 
 def test_the_entries_of_a_fork_are_numbered_above_those_it_shares(look: Any) -> None:
-    header = msgspec.structs.replace(HEADER, format=2, parent="p", parent_key="pk", at=3)
+    header = msgspec.structs.replace(HEADER, parent="p", parent_key="pk", at=3)
     start = len(encode_header(header))
     found = look(encode_header(header))
     assert (found.head, tell(found)) == (3, ("", [], False, [], None))
@@ -867,8 +877,9 @@ def test_the_end_of_a_file_is_left_out_while_somebody_may_be_writing_it(look: An
         (b"x23 01234567", False),
         (b"123 01234567 {", True),
         (b'123 01234567 {"perdure":"sess', True),
-        (b'123 01234567 {"windlass":"sess\0\0\0\0', True),
-        (b'123 01234567 {"perdure":"session","format":1,"id":"s"', True),
+        (b'123 01234567 {"perdure":"session-\0\0\0\0', True),
+        (b'123 01234567 {"perdure":"session","format":1', False),
+        (b'123 01234567 {"perdure":"session-file","format":1,"id":"s"', True),
         (b'123 01234567 {"seq":1', False),
         (b"dear diary", False),
     ],
@@ -886,20 +897,16 @@ def test_a_file_without_a_line_is_ours_if_it_may_be_the_beginning_of_one(
     assert str(refused.value) == f"{path!r} is no file of a session, and has been left as it is: choose another folder"
 
 
-def test_a_header_that_cannot_be_used_is_told_and_one_of_the_old_name_is_read(folder: Any, look: Any) -> None:
+def test_a_header_that_cannot_be_used_is_told(folder: Any, look: Any) -> None:
     path = str(folder / "s.session")
-    newer = msgspec.structs.replace(HEADER, format=4)
-    too_new = "has format 4, and this version knows 3 at most: upgrade perdure"
+    newer = msgspec.structs.replace(HEADER, format=2)
+    too_new = "has format 2, and this version knows 1 at most: upgrade perdure"
     other = msgspec.structs.replace(HEADER, id="t")
     misplaced = "should hold session 's' and holds 't': give the file its own name back"
     for header, problem in ((newer, too_new), (other, misplaced)):
         with pytest.raises(StoreError) as refused:
             look(encode_header(header))
         assert str(refused.value) == f"{path!r} {problem}"
-    body = encode_header(HEADER).split(b" ", 2)[2].rstrip()
-    assert look(encode_line(body.replace(b"perdure", b"windlass", 1), 0)).header == HEADER
-    keyless = msgspec.structs.replace(HEADER, key="")
-    assert (HEADER.own_key, keyless.own_key) == ("k", hashlib.sha256(b"s\x005.0").hexdigest()[:32])
 
 
 @pytest.mark.parametrize(
@@ -955,14 +962,3 @@ def test_the_warning_about_a_damaged_file_says_what_is_lost_and_what_is_good(
     found = look(encode_header(HEADER) + b"".join(lines), synced=synced)
     path = str(folder / "s.session")
     assert build_damage_warning(found, is_repaired="were set aside" in told) == f"the file {path!r} was damaged: {told}"
-
-
-@pytest.mark.parametrize("over", [0, 1])
-def test_a_header_gets_the_format_for_long_lines_with_the_first_of_them(
-    monkeypatch: pytest.MonkeyPatch, over: int
-) -> None:
-    monkeypatch.setattr(session_file_scan, "LONG_BODY_BYTES", 10)
-    kept = [EncodedEntry(1, has_more=False, body=b"x"), EncodedEntry(2, has_more=False, body=b"x" * (10 + over))]
-    assert fit_format_to_entries(HEADER, kept).format == (3 if over else 1)
-    newest = msgspec.structs.replace(HEADER, format=3)
-    assert fit_format_to_entries(newest, kept[:1]) == newest

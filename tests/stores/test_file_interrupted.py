@@ -109,7 +109,7 @@ async def test_what_is_no_session_is_left_out_and_costs_the_others_nothing(folde
     await keep(files, "newer", STARTED)
     path = folder / "newer.session"
     _, rest = path.read_bytes().split(b"\n", 1)
-    path.write_bytes(encode_header(Header("session", 99, "newer", "", "", 0.0)) + rest)
+    path.write_bytes(encode_header(Header("session-file", 99, "newer", "", "", 0.0)) + rest)
     (folder / "linked.session").symlink_to(folder / "s.session")
     (folder / "folder.session").mkdir()
     (folder / "garbage.session").write_bytes(os.urandom(100))

@@ -49,7 +49,7 @@ async def test_the_file_of_a_fork_names_its_parent_and_holds_nothing_else(folder
     await files.fork("s", "t", at=3)
     header, rest = (folder / "t.session").read_bytes().split(b"\n")
     assert rest == b""
-    assert b'"format":2,"id":"t"' in header
+    assert b'"format":1,"id":"t"' in header
     assert b'"parent":"s"' in header
     assert b'"at":3}' in header
     assert names(folder) == ["s.forked", "s.session", "t.session"]
@@ -147,7 +147,7 @@ async def test_a_name_in_the_middle_of_a_large_session_is_found(files):
 async def test_forks_that_name_each_other_are_read_to_an_end(folder, files):
     folder.mkdir()
     for name, other in (("a", "b"), ("b", "a")):
-        header = Header("session", 2, name, "", "", 1.0, name * 32, other, other * 32, 5)
+        header = Header("session-file", 1, name, "", "", 1.0, name * 32, other, other * 32, 5)
         (folder / f"{name}.session").write_bytes(encode_header(header))
     assert await files.read("a") == []
     assert await files.list() == []
@@ -206,16 +206,6 @@ async def test_a_new_session_of_the_same_id_is_not_the_parent(folder, files):
     assert [len(await files.read(name)) for name in ("t", "u")] == [2, 1]
 
 
-async def test_a_parent_from_before_there_were_keys_can_be_forked(folder, files):
-    folder.mkdir()
-    old = b'{"windlass":"session","format":1,"id":"s","tenant":"","owner":"","created_at":1.5}'
-    (folder / "s.session").write_bytes(encode_line(old, 0))
-    await keep(files, "s", 3)
-    await files.fork("s", "t", at=2)
-    await files.delete("s")
-    assert await files.read("t") == entries(1, 2)
-
-
 async def test_a_parent_whose_header_was_damaged_is_still_known_by_its_forks(folder, files, files_at, caplog):
     await keep(files, "s")
     await files.fork("s", "t", at=2)
@@ -260,7 +250,7 @@ async def test_a_parent_that_has_lost_what_is_shared_is_told(folder, files, file
 async def test_a_file_of_a_newer_version_keeps_what_it_may_share(folder, files):
     await keep(files, "s")
     await files.fork("s", "t")
-    (folder / "new.session").write_bytes(encode_line(b'{"windlass":"session","format":9}', 0))
+    (folder / "new.session").write_bytes(encode_line(b'{"perdure":"session-file","format":9}', 0))
     await files.delete("s")
     await files.delete("t")
     assert len(trunks(folder)) == 1
@@ -421,4 +411,4 @@ async def test_a_session_that_another_process_makes_meanwhile_is_not_replaced_by
 
 
 def test_a_session_without_a_parent_has_none_that_lives(folder: Any) -> None:
-    assert not is_parent_alive(str(folder), Header("session", 1, "s", "", "", 0.0))
+    assert not is_parent_alive(str(folder), Header("session-file", 1, "s", "", "", 0.0))

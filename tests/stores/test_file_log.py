@@ -304,20 +304,6 @@ def test_an_entry_is_redacted_and_one_that_is_not_there_is_told(log: FileLog) ->
     assert sorted(path.name for path in Path(log.place.log).parent.iterdir()) == ["s.lock", "s.session"]
 
 
-@pytest.mark.parametrize("over", [0, 1])
-def test_an_append_of_exactly_the_limit_needs_no_newer_format(
-    log: FileLog, monkeypatch: pytest.MonkeyPatch, over: int
-) -> None:
-    monkeypatch.setattr(log_file, "LONG_BODY_BYTES", len(encode_append_lines(entries(1), log.place.seed)) - over)
-    header = log.header
-    log.append(entries(1), sync=False)
-    assert log.header == msgspec.structs.replace(header, format=3 if over else 1)
-    assert read(log) == content_of(log, entries(1))
-    before = Path(log.place.log).stat().st_ino
-    log.append(entries(2), sync=False)
-    assert Path(log.place.log).stat().st_ino == before
-
-
 def test_a_file_that_cannot_be_opened_is_not_left_open(place: SessionPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(5, "Input/output error")
@@ -384,18 +370,11 @@ def test_a_file_whose_new_name_may_not_last_is_written_again_before_others_follo
     assert log.append_now(entries(3))
 
 
-@pytest.mark.parametrize("way", ["redact", "rewrite"])
-def test_a_file_that_is_written_again_leaves_nothing_of_earlier_attempts(
-    log: FileLog, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_a_file_that_is_written_again_leaves_nothing_of_earlier_attempts(log: FileLog) -> None:
     log.append(entries(1), sync=True)
     left = Path(make_unused_path(log.place.log, TEMPORARY_SUFFIX))
     left.write_bytes(b"half of it")
-    if way == "redact":
-        log.redact(Entry(1, 1.0, Custom("gone"), "x"))
-    else:
-        monkeypatch.setattr(log_file, "LONG_BODY_BYTES", 10)
-        log.append(entries(2), sync=False)
+    log.redact(Entry(1, 1.0, Custom("gone"), "x"))
     assert sorted(path.name for path in left.parent.iterdir()) == ["s.lock", "s.session"]
 
 
@@ -409,7 +388,7 @@ def test_a_damaged_header_is_made_anew_with_the_time_of_the_first_entry(place: S
     log, found = opened(place, now=9.0)
     assert found is not None
     assert found.header is None
-    assert msgspec.structs.replace(log.header, key="") == Header("session", 1, "s", "", "", 3.0)
+    assert msgspec.structs.replace(log.header, key="") == Header("session-file", 1, "s", "", "", 3.0)
     assert Path(place.log).read_bytes().startswith(encode_header(log.header))
     log.close()
     Path(place.log).write_bytes(content[:20])

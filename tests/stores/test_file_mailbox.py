@@ -367,8 +367,8 @@ def box(tmp_path: Path) -> Iterator[SessionPaths]:
     assert file_io._open == before
 
 
-def content_of(box: SessionPaths, *bodies: bytes, format_number: int = 1) -> bytes:
-    header = encode_header(Header("session", format_number, "s", "", "", 5.0))
+def content_of(box: SessionPaths, *bodies: bytes) -> bytes:
+    header = encode_header(Header("session-file", 1, "s", "", "", 5.0))
     return header + b"".join([encode_line(body, box.seed) for body in bodies])
 
 
@@ -399,22 +399,6 @@ def test_a_mailbox_is_a_header_and_a_line_for_each_post(box: SessionPaths) -> No
     assert add(box, 9)
     assert Path(box.log).read_bytes() == content_of(box, body_of(1, 7), body_of(2, 8), body_of(3, 9))
     assert [path.name for path in Path(box.log).parent.iterdir()] == ["s.posts"]
-
-
-@pytest.mark.parametrize("over", [0, 1])
-@pytest.mark.parametrize("has_posts", [False, True])
-def test_a_mailbox_has_the_newer_format_with_its_first_long_post(
-    box: SessionPaths, monkeypatch: pytest.MonkeyPatch, over: int, has_posts: bool
-) -> None:
-    bodies = [body_of(1, 1)] if has_posts else []
-    if has_posts:
-        add(box, 1)
-    long = body_of(len(bodies) + 1, 10)
-    for module in (file_mailbox, session_file_scan):
-        monkeypatch.setattr(module, "LONG_BODY_BYTES", len(long) - over)
-    assert add(box, 10)
-    expected = content_of(box, *bodies, long, format_number=session_file_scan.LONG_LINE_FORMAT if over else 1)
-    assert Path(box.log).read_bytes() == expected
 
 
 def test_posts_that_were_taken_are_erased_and_the_others_numbered_anew(box: SessionPaths) -> None:
@@ -459,7 +443,7 @@ def test_a_damaged_mailbox_is_repaired_before_it_is_written_and_its_repair_is_to
         assert file_mailbox.decode_posts(again) == [post(1), post(2)]
         assert again.is_sound
         assert len(told) == 1
-        assert again.header == Header("session", 1, "s", "", "", created_at)
+        assert again.header == Header("session-file", 1, "s", "", "", created_at)
     file_mailbox.erase_mailbox(box)
     assert [path.name for path in Path(box.log).parent.iterdir()] == ["s.posts.quarantine"]
     file_mailbox.erase_mailbox(box)  # which is not there any more

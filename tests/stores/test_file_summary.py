@@ -125,7 +125,7 @@ def test_a_forked_child_closes_what_its_parent_has_open(tmp_path: Path, monkeypa
 # -- summaries ---------------------------------------------------------------------------------------------------------
 
 
-HEADER = Header("session", 1, "s", "", "", 5.0)
+HEADER = Header("session-file", 1, "s", "", "", 5.0)
 
 
 def content_of(*events: Event | None, header: bytes | None = None) -> bytes:
@@ -286,7 +286,8 @@ def test_a_lock_that_others_hold_for_too_long_is_given_up(
 
 def test_a_manifest_has_the_size_and_digest_of_every_file(tmp_path: Path) -> None:
     before = set(file_io._open)
-    assert read_manifest(str(tmp_path)) is None
+    with pytest.raises(StoreError, match=r"is no complete backup, because it has no 'backup.manifest': give the"):
+        read_manifest(str(tmp_path))
     (tmp_path / "b").write_bytes(b"abc")
     (tmp_path / "a").write_bytes(b"")
     write_manifest(str(tmp_path), ["b", "a"])

@@ -57,13 +57,6 @@ def test_a_connection_that_is_lost_is_made_again_and_an_error_of_the_program_is_
     [
         (errors.DiskFull, "its disk is full, and nothing of this was stored: make room, then go on"),
         (errors.InsufficientPrivilege, "this user may not do that: grant it the schema 'perdure' with its tables"),
-        (
-            errors.DuplicateSchema,
-            (
-                "its sessions are in the schema 'windlass' of an older version, which cannot be renamed while there is "
-                "a schema 'perdure' without our tables: rename or drop that one"
-            ),
-        ),
         (errors.DuplicateTable, "its schema 'perdure' holds tables that are not ours: choose another database"),
         (errors.UndefinedTable, "its tables are gone: restore a backup, or open the store again to begin anew"),
         (errors.InvalidSchemaName, "its tables are gone: restore a backup, or open the store again to begin anew"),

@@ -227,7 +227,7 @@ async def test_tables_are_looked_at_once_and_made_if_they_are_not_there(
         asked.append(f"make {place}")
 
     monkeypatch.setattr(postgres_pool, "has_current_schema", has_tables)
-    monkeypatch.setattr(postgres_pool, "migrate_schema", make_tables)
+    monkeypatch.setattr(postgres_pool, "create_schema", make_tables)
     pool = a_pool()
     await pool.run(identify)
     await pool.run(identify)

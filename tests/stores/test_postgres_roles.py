@@ -12,11 +12,11 @@ from perdure.core.error import StoreError
 from perdure.core.event import Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Post
-from perdure.stores.postgres import schema_setup, table_migrations
+from perdure.stores.postgres import schema_setup, tables
 
 pytestmark = pytest.mark.needs("postgres")
 
-SOURCES = Path(table_migrations.__file__).parent
+SOURCES = Path(tables.__file__).parent
 TYPES = [
     "text", "varchar", "bytea", "oid", "smallint", "integer", "bigint", "numeric", "double precision", "boolean",
     "json", "regconfig", "tsvector", "tsquery", "text[]", "timestamptz", "name",
@@ -112,32 +112,18 @@ async def test_functions_in_public_that_fit_better_than_those_of_the_server_are_
     assert postgres.ask("SELECT DISTINCT by FROM public.taken", database=database) == []
 
 
-async def test_they_are_not_run_while_older_tables_are_brought_up_to_date_either(postgres, database, store_of):
-    postgres.ask("CREATE SCHEMA perdure", database=database)
-    postgres.ask(table_migrations.MIGRATIONS[0], database=database)
-    postgres.ask("INSERT INTO perdure.meta VALUES('', 'format', 1)", database=database)
-    plant_overloads(postgres, database)
-    await use(store_of(postgres.address(database)))
-    assert postgres.ask("SELECT DISTINCT by FROM public.taken", database=database) == []
-
-
-@pytest.mark.parametrize("schema", ["perdure", "windlass"])
-async def test_tables_that_another_role_has_planted_are_not_used(postgres, database, store_of, role, schema):
-    tables = str(table_migrations.MIGRATIONS[0]).replace("perdure.", f"{schema}.")
-    trigger = f"CREATE TRIGGER t BEFORE INSERT ON {schema}.session FOR EACH ROW EXECUTE FUNCTION public.note()"
-    filled = f"INSERT INTO {schema}.meta VALUES('', 'format', 1); GRANT ALL ON SCHEMA {schema} TO PUBLIC"
+async def test_tables_that_another_role_has_planted_are_not_used(postgres, database, store_of, role):
+    trigger = "CREATE TRIGGER t BEFORE INSERT ON perdure.session FOR EACH ROW EXECUTE FUNCTION public.note()"
+    filled = "INSERT INTO perdure.meta VALUES('', 'version', 1); GRANT ALL ON SCHEMA perdure TO PUBLIC"
     postgres.ask(
-        f"SET ROLE {role}; {PLANT.format(schema=schema)}; {tables}; {filled}; {trigger}; "
-        f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO PUBLIC",
+        f"SET ROLE {role}; {PLANT.format(schema='perdure')}; {tables.TABLES}; {filled}; {trigger}; "
+        "GRANT ALL ON ALL TABLES IN SCHEMA perdure TO PUBLIC",
         database=database,
     )
     store = store_of(postgres.address(database))
-    if schema == "perdure":
-        for _ in range(2):
-            with pytest.raises(StoreError, match=rf"belongs to the role '{role}'.*owner='{role}'.*drop what it made"):
-                await store.acquire("s")
-    else:  # it is none of ours, so ours are made
-        await store.acquire("s")
+    for _ in range(2):
+        with pytest.raises(StoreError, match=rf"belongs to the role '{role}'.*owner='{role}'.*drop what it made"):
+            await store.acquire("s")
     assert postgres.ask("SELECT by FROM public.taken", database=database) == []
 
 

@@ -145,10 +145,10 @@ def test_on_windows_a_second_process_does_not_take_the_session_of_a_living_one(p
     assert lock_files(path) == []
 
 
-# -- old holders, and locks that cannot be seen ------------------------------------------------------------------------
+# -- holders without a lock, and locks that cannot be seen -------------------------------------------------------------
 
 
-async def test_holders_of_older_versions_are_known_by_their_process(path: Path, store: SqliteStore) -> None:
+async def test_a_holder_without_a_lock_is_known_by_its_process(path: Path, store: SqliteStore) -> None:
     await begin_run(store)
     waiting = [sys.executable, "-c", "input()"]
     with subprocess.Popen(waiting, stdin=subprocess.PIPE) as process:  # noqa: ASYNC220 - no other task is there
@@ -163,13 +163,6 @@ async def test_holders_of_older_versions_are_known_by_their_process(path: Path, 
         process.stdin.close()
         process.wait()
         await store.release(await store.acquire("s0"))
-
-
-async def test_older_versions_know_a_holder_by_its_process(store: SqliteStore, path: Path) -> None:
-    await store.acquire("s0")
-    with another_connection(path) as connection:
-        text = connection.execute("SELECT holder FROM session").get
-    assert lease_holder_process.parse_holder(text).is_this_process  # type: ignore[union-attr]
 
 
 def delete_locks(path: Path, patch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,10 @@ from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Post
 from perdure.stores.sqlite import write_connection as sqlite_access
-from perdure.stores.sqlite.schema import APPLICATION_ID
 from perdure.stores.sqlite.store import SqliteStore
 from tests.seeds import SEED
 from tests.small_disk import mounted, remount
-from tests.stores.material import AS_FORMAT_3, AS_FORMAT_4, another_connection, child, entries
+from tests.stores.material import another_connection, child, entries
 
 
 @pytest.fixture
@@ -336,37 +335,6 @@ async def test_on_a_disk_that_can_only_be_read_a_store_is_read_and_searched(smal
     await store.acquire("s")  # and now it can be written
 
 
-async def test_on_a_disk_that_can_only_be_read_an_older_index_is_searched(small_disk, store_at):
-    path = small_disk / "sessions.db"
-    store = store_at(path)
-    await store.append(await store.acquire("s"), [Entry(1, 1.0, MessageAdded(user("rain")), "e-1")], sync=True)
-    assert len(await store.search("rain")) == 1
-    await store.aclose()
-    with another_connection(f"{path}-search") as connection:
-        connection.execute("PRAGMA user_version = 1")
-    remount(small_disk, "ro")
-    assert len(await store_at(path).search("rain")) == 1
-
-
-@pytest.mark.parametrize("statements", [AS_FORMAT_4, AS_FORMAT_3])
-async def test_a_file_of_format_3_or_4_is_read_and_searched_where_it_cannot_be_brought_up(
-    small_disk, store_at, statements
-):
-    path = small_disk / "sessions.db"
-    store = store_at(path)
-    lease = await store.acquire("s")
-    await store.append(lease, [Entry(1, 1.0, MessageAdded(user("rain in Spain")), "e-1")], sync=True)
-    assert len(await store.search("rain")) == 1
-    said = [await store.list(), await store.read("s"), await store.list_interrupted()]
-    await store.aclose()
-    with another_connection(path) as connection:
-        connection.execute(statements)
-    remount(small_disk, "ro")
-    reader = store_at(path)
-    assert [await reader.list(), await reader.read("s"), await reader.list_interrupted()] == said
-    assert len(await reader.search("rain")) == 1
-
-
 async def test_what_cannot_be_read_as_it_is_says_what_to_do(small_disk, store_at, monkeypatch):
     path = small_disk / "sessions.db"
     store = store_at(path)
@@ -379,14 +347,12 @@ async def test_what_cannot_be_read_as_it_is_says_what_to_do(small_disk, store_at
     remount(small_disk, "rw")
     for name, content in torn.items():
         (small_disk / name).write_bytes(content)
-    (small_disk / "old.db").write_bytes(b"")
-    with another_connection(small_disk / "old.db") as connection:
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1; CREATE TABLE entry(x)")
+    (small_disk / "empty.db").write_bytes(b"")
     remount(small_disk, "ro")
     with pytest.raises(StoreError, match="was not closed in good order or is in use: copy it to where it can be"):
         await store_at(path).read("s")
-    with pytest.raises(StoreError, match="has format 1, has to be brought up to date first, and can only be read here"):
-        await store_at(small_disk / "old.db").read("s")
+    with pytest.raises(StoreError, match="is empty, and nothing can be written here: choose another path"):
+        await store_at(small_disk / "empty.db").read("s")
     remount(small_disk, "rw")
 
 

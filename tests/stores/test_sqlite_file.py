@@ -18,6 +18,7 @@ from perdure.core.error import ConfigError, Conflict, StoreError
 from perdure.stores.sqlite import database_file, read_only_media
 from perdure.stores.sqlite.apsw_types import Connection
 from perdure.stores.sqlite.database_file import to_store_error
+from perdure.stores.sqlite.maintenance import verify
 from perdure.stores.sqlite.schema import FORMAT
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
@@ -115,12 +116,27 @@ async def test_the_database_of_another_program_is_left_as_it_is(store_at, path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("format_number", [1, 2, 6])
+async def test_a_file_from_before_the_first_release_is_refused_and_left_as_it_is(path, store, format_number):
+    await store.append(await store.acquire("s"), entries(1), sync=True)
+    await store.aclose()
+    with another_connection(path) as connection:
+        connection.execute(f"PRAGMA application_id = 0x50524455; PRAGMA user_version = {format_number}")
+    before = path.read_bytes()
+    for refused in (store.read("s"), store.acquire("s")):
+        with pytest.raises(StoreError, match="or to a version of perdure before the first release, and has been left"):
+            await refused
+    with pytest.raises(StoreError, match="is no store of perdure, or one of a version before the first release"):
+        verify(path)
+    assert path.read_bytes() == before
+
+
 async def test_a_file_of_a_newer_format_is_refused(path, store):
     await store.acquire("s")
     await store.aclose()
     with another_connection(path) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
-    with pytest.raises(StoreError, match=r"has format 7, and this version knows 6 at most: upgrade perdure"):
+    with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade perdure"):
         await store.acquire("s")
 
 

@@ -322,7 +322,7 @@ def test_an_index_that_cannot_be_written_is_not_made(path: Any, index: Any, monk
     assert index.read_bytes() == b""
 
 
-@pytest.mark.parametrize(("version", "is_read"), [(1, True), (2, True), (3, False)])
+@pytest.mark.parametrize(("version", "is_read"), [(1, True), (2, False)])
 def test_an_index_that_cannot_be_written_is_read_if_its_format_is_known(
     path: Any, words: SearchIndex, monkeypatch: pytest.MonkeyPatch, version: int, is_read: bool
 ) -> None:

@@ -348,9 +348,9 @@ def leave_none(_: Path) -> None:
     """It is made at the first search."""
 
 
-def be_older(index: Path) -> None:
+def be_of_another_version(index: Path) -> None:
     connection = apsw.Connection(str(index))
-    connection.execute("PRAGMA user_version = 1")
+    connection.execute("PRAGMA user_version = 99")
     connection.close()
 
 
@@ -364,7 +364,7 @@ def be_no_database(index: Path) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("damage", [leave_none, be_older, garble, be_no_database])
+@pytest.mark.parametrize("damage", [leave_none, be_of_another_version, garble, be_no_database])
 async def test_processes_that_search_at_the_same_moment_all_find_what_they_said(path, store_at, damage):
     names, rounds = ("one", "two", "three"), 500 if LONG else 12
     for number in range(rounds if damage is not leave_none else 0):

@@ -129,7 +129,7 @@ async def backup(tmp_path: Path, store: SqliteStore) -> Path:
 
 
 def change_unchecked(path: Path, statement: str) -> None:
-    """Change a file as if it had been made before there were checksums."""
+    """Change a file as if it had been made where SQLite cannot write checksums."""
     with another_connection(path) as connection:
         connection.execute(f"PRAGMA foreign_keys = OFF; {statement}; PRAGMA user_version = {UNCHECKED_FORMAT}")
 
@@ -168,8 +168,8 @@ def test_the_warning_about_missing_checksums_names_the_file(backup: Path, caplog
     assert caplog.messages == []
     change_unchecked(backup, "UPDATE session SET head = head")
     verify(backup)
-    text = "has no checksums, because an older version made it: it can be read completely, but that no byte of it has"
-    assert caplog.messages == [f"{str(backup)!r} {text} changed is not verified"]
+    text = "because it was made where SQLite cannot write them: it can be read completely, but that no byte of it has"
+    assert caplog.messages == [f"{str(backup)!r} has no checksums, {text} changed is not verified"]
 
 
 async def test_a_damaged_store_cannot_be_backed_up(path: Any, store: SqliteStore) -> None:
@@ -239,8 +239,11 @@ def test_a_backup_is_not_restored_to_a_folder(backup: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("PRAGMA application_id = 7", "{path!r} is no store of perdure: choose another file"),
-        ("PRAGMA user_version = 7", "{path!r} has format 7, and this version knows 6 at most: upgrade perdure"),
+        (
+            "PRAGMA application_id = 7",
+            "{path!r} is no store of perdure, or one of a version before the first release: choose another file",
+        ),
+        ("PRAGMA user_version = 7", "{path!r} has format 7, and this version knows 2 at most: upgrade perdure"),
     ],
 )
 def test_a_file_that_is_no_store_or_a_newer_one_is_told_with_its_path(
@@ -259,8 +262,8 @@ def test_the_copy_of_a_file_without_checksums_has_them(backup: Path, caplog: pyt
     copy = backup.with_name("copy.db")
     restore(backup, copy)
     warning = (
-        f"{str(backup)!r} has no checksums, because an older version made it: it can be read completely, but that no "
-        "byte of it has changed is not verified"
+        f"{str(backup)!r} has no checksums, because it was made where SQLite cannot write them: it can be read "
+        "completely, but that no byte of it has changed is not verified"
     )
     assert caplog.messages == [warning]
     with another_connection(copy) as connection:

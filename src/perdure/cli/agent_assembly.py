@@ -154,7 +154,7 @@ def resolve_store(options: "AgentOptions", workdir: str = os.curdir) -> str:
 
 
 def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> AgentParts:
-    here = workdir if config is None or ("workdir",) not in config.lines else config.workdir
+    here = workdir if config is None or "workdir" not in config.given else config.workdir
     notes = _describe_config(config)
     roles, role = load_project_roles(wish, config, here, notes)
     choice = choose_model(wish.model, _suggest_model(config, role))
@@ -255,7 +255,7 @@ def _choose_basic_tools(here: str, *, has_coding: bool, trusted: bool) -> list[T
 
 def _has_setting(config: "Config | None", name: str) -> bool:
     """Return True if the configuration file sets the key `name`, even to false."""
-    return config is not None and (name,) in config.lines
+    return config is not None and name in config.given
 
 
 def _is_enabled(name: str, wish: "AgentOptions", config: "Config | None", *, otherwise: bool) -> bool:

@@ -206,7 +206,7 @@ class ConfigTrustReview(NamedTuple):
                 if value:
                     check_value(value)
             except ConfigError as error:
-                faults.append(ConfigFault(self.lines.line_of((name,)) if self.lines else 0, str(error)))
+                faults.append(self.lines.build_fault((name,), str(error)) if self.lines else ConfigFault(0, str(error)))
         if faults:
             raise BadConfig(path, faults)
 

@@ -36,7 +36,7 @@ def check_details(record: "GoalRecord") -> None:
     if not isinstance(signature, str) or not load_runtime_key().is_signed(_PURPOSE, message, signature):
         raise ConfigError(
             f"the folder and the options of goal {record.goal_id} were not stored by this runtime: by another program, "
-            f"an older version, or one with another key ({KEY_VARIABLE}); start a new goal"
+            f"or one with another key ({KEY_VARIABLE}); start a new goal"
         )
 
 

@@ -1,7 +1,7 @@
-"""Read a TOML or JSON file and parse it, with the digest of its bytes and the line number of each value.
+"""Read a TOML or JSON file and parse it, with the digest of its bytes.
 
-Errors of the TOML and JSON parsers become `BadConfig` here. The text is scanned before it is parsed, and parsed no
-further than the scanner got: nothing in a file can keep a parser busy.
+Errors of the TOML and JSON parsers become `BadConfig` here. Limits on the size of a file, the length of its dotted keys
+and the depth and number of its values, which no configuration reaches, keep it from making work without end.
 """
 
 # ruff: noqa: PTH111 - a Path would cost milliseconds, and adds nothing here
@@ -10,27 +10,34 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
-from perdure.core.jsonable import replace_surrogates
+from perdure.core.jsonable import replace_surrogates, short_repr
 from perdure.files.file_head import UnreadableFile, read_file_head
 
 from .config_error import BadConfig, ConfigFault
-from .json_line_numbers import find_json_line_numbers
-from .line_numbers import LineNumbers, ScanError
+from .line_numbers import LineNumbers, ValuePath
 from .referenced_file_digests import compute_trust_digest
-from .toml_line_numbers import find_toml_line_numbers
 
 MAX_BYTES: Final = 1024 * 1024
 """Limit on the size of a configuration file."""
 
+MAX_DEPTH: Final = 24
+"""Limit on the nesting of a value: the number of keys and array positions in its path."""
+MAX_VALUES: Final = 10_000
+"""Limit on the number of values in a file, tables and arrays included."""
+
 _type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 _BOM: Final = b"\xef\xbb\xbf"
 _WHERE: Final = re.compile(r" \((?:at line (\d+), column \d+|at end of document)\)\Z")
+_LONG_NUMBER: Final = re.compile(r"\d{1000}")
+_NO_NUMBER: Final = re.compile(r"[:,\[]\s*-?(?:NaN|Infinity)\b")
+_LONG_KEY: Final = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){40}""")
+"""Pattern of a dotted key on which `tomllib` would work for a time that grows with the square of its length."""
 
 
 class ParsedConfigFile(Struct, frozen=True):
@@ -47,46 +54,41 @@ class ParsedConfigFile(Struct, frozen=True):
     lines: LineNumbers
     """Line numbers of the values."""
 
-    def build_fault(self, path: tuple[str | int, ...] | str, message: str) -> ConfigFault:
-        """Return a `ConfigFault` with `message` and the line of the value at `path`."""
-        return ConfigFault(self.lines.line_of(path), message)
+    def build_fault(self, path: ValuePath | str, message: str) -> ConfigFault:
+        """Return a `ConfigFault` with `message` and the line of the value at `path`, or its keys if that is unknown."""
+        return self.lines.build_fault(path, message)
 
-    def fail(self, path: tuple[str | int, ...] | str, message: str) -> NoReturn:
+    def fail(self, path: ValuePath | str, message: str) -> NoReturn:
         """Raise `BadConfig` with `message` and the line of the value at `path`."""
         raise BadConfig(self.path, [self.build_fault(path, message)])
 
 
 def read_toml(path: str | os.PathLike[str]) -> ParsedConfigFile:
     """Read and parse a TOML file. Raises only `BadConfig`, also for a file that cannot be read."""
-    return _read_source(path, find_toml_line_numbers, _parse_toml)
+    return _read_source(path, _parse_toml, is_json=False)
 
 
 def read_json(path: str | os.PathLike[str]) -> ParsedConfigFile:
     """Read and parse a file with one JSON object. Raises only `BadConfig`, also for a file that cannot be read."""
-    return _read_source(path, find_json_line_numbers, _parse_json)
+    return _read_source(path, _parse_json, is_json=True)
 
 
 _Parse = Callable[[str], dict[str, Any]]
 
 
-def _read_source(path: str | os.PathLike[str], scan: Callable[[str], LineNumbers], parse: _Parse) -> ParsedConfigFile:
+def _read_source(path: str | os.PathLike[str], parse: _Parse, *, is_json: bool) -> ParsedConfigFile:
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ConfigError(f"{path!r} is no path of a file: name the file to be read")
     name = replace_surrogates(os.fspath(path))
     data = _read_bytes(name, os.path.expanduser(os.fspath(path)))
     text = _decode_text(name, data)
     try:
-        lines = scan(text)
-    except ScanError as stop:
-        _fail_at_scan_error(name, text, stop, parse)
-    except RecursionError:  # when the caller is already deep in the stack
-        raise BadConfig(name, [ConfigFault(0, "values are nested too deep to be read here: make it flatter")]) from None
-    try:
-        values = parse(text)
+        values = _parse_within_limits(text, parse)
     except _ParseError as error:
         raise BadConfig(name, [ConfigFault(error.line, error.message)]) from error
     content_hash = hashlib.sha256(data).hexdigest()
-    return ParsedConfigFile(name, compute_trust_digest(name, {"itself": content_hash}), content_hash, values, lines)
+    digest, lines = compute_trust_digest(name, {"itself": content_hash}), LineNumbers(text, is_json=is_json)
+    return ParsedConfigFile(name, digest, content_hash, values, lines)
 
 
 def _read_bytes(name: str, path: str) -> bytes:
@@ -108,17 +110,25 @@ def _decode_text(name: str, data: bytes) -> str:
         raise BadConfig(name, [ConfigFault(line, "this is no UTF-8: save the file as UTF-8")]) from error
 
 
-def _fail_at_scan_error(name: str, text: str, stop: ScanError, parse: _Parse) -> NoReturn:
-    """Raise `BadConfig` at the line where the scanner stopped, with the parser's message if it has one."""
-    line, message = stop.line, stop.message
-    if not message:
-        upto = "\n".join(text.split("\n", line)[:line])
-        try:
-            parse(upto)
-            message = "this cannot be understood: write it in a simpler way"
-        except _ParseError as error:
-            line, message = error.line or line, error.message
-    raise BadConfig(name, [ConfigFault(line, message)]) from stop
+def check_size(value: Any) -> None:
+    """Raise `ValueError` for a value that has too many others in it, or is nested too deep."""
+    level: list[Any] = [value]
+    count = 0
+    for _ in range(MAX_DEPTH):
+        count += len(level)
+        if count > MAX_VALUES:
+            raise ValueError(f"there are more than {MAX_VALUES:,} values: make it shorter")
+        level = [inner for each in level for inner in _list_inner_values(each)]
+        if not level:
+            return
+    raise ValueError(f"values are nested deeper than {MAX_DEPTH} levels: make it flatter")
+
+
+def _list_inner_values(value: Any) -> Iterable[Any]:
+    if _type_of(value) is dict:
+        inner: Iterable[Any] = value.values()
+        return inner
+    return value if _type_of(value) is list else ()
 
 
 class _ParseError(Exception):
@@ -130,29 +140,75 @@ class _ParseError(Exception):
         self.message = message
 
 
+def _parse_within_limits(text: str, parse: _Parse) -> dict[str, Any]:
+    """Parse a text. Raises `_ParseError`, also for numbers, and values in values, that no configuration has."""
+    try:
+        values = parse(text)
+    except RecursionError as error:
+        raise _ParseError(0, "values are nested too deep to be read here: make it flatter") from error
+    except (ValueError, OverflowError) as error:
+        raise _explain_value_error(text, error) from error
+    try:
+        check_size(values)
+    except ValueError as error:
+        raise _ParseError(0, str(error)) from error
+    return values
+
+
+def _explain_value_error(text: str, error: Exception) -> _ParseError:
+    """Return the error for a number that a parser does not convert: of thousands of digits, or none that is finite."""
+    if number := _LONG_NUMBER.search(text):
+        return _ParseError(text.count("\n", 0, number.end()) + 1, "the number is too large: use at most 64 bits")
+    found = _NO_NUMBER.search(text)
+    return _ParseError(text.count("\n", 0, found.end()) + 1 if found else 0, f"a value cannot be read: {error}")
+
+
 def _parse_toml(text: str) -> dict[str, Any]:
+    if key := _LONG_KEY.search(text):
+        line = text.count("\n", 0, key.start()) + 1
+        raise _ParseError(line, f"values are nested deeper than {MAX_DEPTH} levels: make it flatter")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         where = _WHERE.search(str(error))
-        line = int(where[1]) if where and where[1] else text.count("\n") + 1
+        line = int(where[1]) if where and where[1] else text.rstrip("\n").count("\n") + 1
         said = _WHERE.sub("", str(error))
         raise _ParseError(line, f"this is no TOML: {said[:1].lower()}{said[1:]}") from error
-    except (ValueError, OverflowError, RecursionError) as error:  # numbers of thousands of digits, impossible dates
-        raise _ParseError(0, f"a value cannot be read: {error}") from error
 
 
 def _parse_json(text: str) -> dict[str, Any]:
     try:
-        values: Any = json.loads(text, parse_constant=_reject_constant)
+        values: Any = json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_build_object)
     except json.JSONDecodeError as error:
         raise _ParseError(error.lineno, f"this is no JSON: {error.msg[:1].lower()}{error.msg[1:]}") from error
-    except (ValueError, RecursionError) as error:
-        raise _ParseError(0, f"a value cannot be read: {error}") from error
+    except _RepeatedKeyError as error:
+        places = [found.start() for found in re.finditer(re.escape(json.dumps(error.key)) + r"\s*:", text)]
+        line = text.count("\n", 0, places[1]) + 1 if len(places) == 2 else 0  # noqa: PLR2004 - the key and its repetition
+        raise _ParseError(line, f"the key {short_repr(error.key, 80)} is there twice: keep one") from error
     if _type_of(values) is not dict:
         raise _ParseError(1, "the file has to be one JSON object: { … }")
     found: dict[str, Any] = values
     return found
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object. Raises `_RepeatedKeyError` for a repeated key: parsers use one of the two values, and the reader
+    may have seen the other.
+    """
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise _RepeatedKeyError(key)
+        values[key] = value
+    return values
+
+
+class _RepeatedKeyError(Exception):
+    """Raised for an object of JSON in which a key is there twice."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
 
 
 def _reject_constant(name: str) -> NoReturn:

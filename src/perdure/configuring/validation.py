@@ -8,6 +8,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from perdure.core.jsonable import replace_surrogates, short_repr
 from perdure.core.thread_safe_msgspec import convert
 from perdure.core.validation_problems import problem_from_msgspec_error, problems_from_schema_error
 
-from .config_error import BadConfig, ConfigFault
+from .config_error import MAX_FAULTS, BadConfig, ConfigFault
 from .line_numbers import ValuePath
 from .read_config_file import ParsedConfigFile
 from .schema import build_schema
@@ -32,7 +33,7 @@ _FIELD: Final = re.compile(r"\w+\((\w+)=")
 def convert_config(source: ParsedConfigFile) -> ConfigFile:
     """Convert a parsed `perdure.toml` to a `ConfigFile`. Raises `BadConfig` with all mistakes of the file."""
     for look in (_find_unusable, _find_schema_errors):
-        _raise_faults(source, list(look(source)))
+        _raise_faults(source, list(islice(look(source), MAX_FAULTS)))
     file = _convert_values(source)
     _raise_faults(source, [source.build_fault(path, message) for path, message in find_mistakes(file)])
     return file
@@ -54,7 +55,7 @@ def _find_unusable(source: ParsedConfigFile) -> Iterator[ConfigFault]:
 def find_unusable_values(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
     """Yield path and message of each value of a parsed file that JSON cannot represent, such as dates and infinity.
 
-    The scanner has limited the depth.
+    Its depth is limited.
     """
     if _type_of(value) is dict:
         for key, each in value.items():
@@ -114,5 +115,5 @@ def _convert_values(source: ParsedConfigFile) -> ConfigFile:
         problem = problem_from_msgspec_error(error)
         field = _FIELD.match(problem.message)
         inner = f"{problem.path}.{field[1]}" if field and problem.path else problem.path
-        line = source.lines.line_of(inner) or source.lines.line_of(problem.path)
+        line = source.lines.find_line(inner).line
         raise BadConfig(source.path, [ConfigFault(line, str(problem))]) from error

@@ -68,14 +68,6 @@ class ApprovalBinding(Struct, frozen=True, omit_defaults=True):
         """Return True if store and project are the same."""
         return (self.store, self.project) == (other.store, other.project)
 
-    def names_session(self, key: str) -> bool:
-        """Return True if it is bound to this session, as bindings name it.
-
-        Older versions named a session in a part of a store by its id in the part.
-        """
-        part = key.removesuffix(self.session)
-        return not part or (part != key and _collapse(self.store).endswith(f"/{part}"))
-
     def is_above(self, other: "ApprovalBinding") -> bool:
         """Return True if the other binding names the same agent, or an agent that works for it."""
         return other.agent == self.agent or other.agent.startswith(f"{self.agent}/")

@@ -24,10 +24,8 @@ from .question_and_display_events import SlotClosed as SlotClosed  # noqa: PLC04
 from .question_and_display_events import SlotOpened as SlotOpened  # noqa: PLC0414 - as Event
 from .question_and_display_events import SlotUpdated as SlotUpdated  # noqa: PLC0414 - as Event
 
-Scope: TypeAlias = Literal["once", "run", "session", "session_target", "forever"]
-"""Duration of a permission verdict: this call, this run, this session, or all sessions. `session_target` is the older
-name for a session and the same target.
-"""
+Scope: TypeAlias = Literal["once", "run", "session", "forever"]
+"""Duration of a permission verdict: this call, this run, this session, or all sessions."""
 
 # -- a run and its turns -----------------------------------------------------------------------------------------------
 
@@ -86,7 +84,7 @@ class RunWaiting(Event, frozen=True):
     """When the run can be continued without an answer, in seconds since 1970: when the first question expires, or at
     once if there is none. `None` if only an answer continues it."""
     reason: str = ""
-    """`question`, or the reason why its process has left it, such as `shutdown`. Empty in logs of older versions."""
+    """`question`, or the reason why its process has left it, such as `shutdown`."""
 
 
 class RunEnded(Event, frozen=True):
@@ -166,8 +164,6 @@ class ModelRequested(Event, frozen=True):
     """Hash of instructions and tools; a change of it invalidates the provider's cache."""
     messages: int = 0
     """Number of messages sent."""
-    reserved_usd: float = 0.0
-    """Always 0: budgets reserve money in their process, and `Budget.reserved_usd` has it. Kept for older logs."""
     estimated_tokens: int = 0
     """Estimate of the input tokens. They count as used if a crash keeps the reply from being stored."""
     aside: bool = False
@@ -655,8 +651,6 @@ class ViewChanged(Event, frozen=True):
 
 RESERVED_PREFIX = "perdure:"
 """The prefix of the names under which the runtime itself keeps values."""
-RESERVED_PREFIXES = (RESERVED_PREFIX, "windlass:")
-"""All prefixes of such names: logs written while the project was called Windlass have the second one."""
 ADDED_TOOLS_NAME = f"{RESERVED_PREFIX}added_tools"
 """The name of the tools that were added to a run or a session."""
 LOADED_TOOLS_NAME = f"{RESERVED_PREFIX}loaded_tools"

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from .event import (
-    RESERVED_PREFIXES,
+    RESERVED_PREFIX,
     Compacted,
     Entry,
     Event,
@@ -29,7 +29,7 @@ NO_SUMMARY = "[There was a summary of what came before. It was taken out on requ
 _KEPT_CALL_FIELDS = frozenset({"call_id", "tool", "place", "arguments_hash", "attempt"})
 """Fields of a call in a question that are kept: by them an answer is matched to the question."""
 
-_KEPT_RUNTIME_FIELDS = frozenset({"handle", "agent", "session_id", "call_id", "item_id"})
+_KEPT_RUNTIME_FIELDS = frozenset({"handle", "agent", "session_id", "full_session_id", "call_id", "item_id"})
 """Fields that are kept in the runtime's own stored values, since the runtime looks them up."""
 
 
@@ -41,7 +41,7 @@ def erase_event_content(event: Event) -> Event:
         return msgspec.structs.replace(event, result=_redact_result(event.result))
     if isinstance(event, Compacted):
         return msgspec.structs.replace(event, summary=_redact_message(event.summary, NO_SUMMARY))
-    if isinstance(event, ValueKept) and event.name.startswith(RESERVED_PREFIXES):
+    if isinstance(event, ValueKept) and event.name.startswith(RESERVED_PREFIX):
         return msgspec.structs.replace(event, value=_redact_runtime_value(event.value))
     said = [name for name in event.__struct_fields__ if name not in event.structural]
     if isinstance(event, QuestionAsked):

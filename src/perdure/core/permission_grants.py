@@ -81,14 +81,13 @@ class Grant(Struct, frozen=True, omit_defaults=True):
         """The id by which the grant can be revoked."""
         import hashlib
 
-        scope = "session" if self.scope == "session_target" else self.scope
-        session_id = "" if scope == "forever" else self.session_id  # in every log, it has the id of the answer
-        parts = [scope, self.tool, self.action, self.target, session_id]
+        session_id = "" if self.scope == "forever" else self.session_id  # in every log, it has the id of the answer
+        parts = [self.scope, self.tool, self.action, self.target, session_id]
         bound = self.binding
         more = [self.covers, self.target_kind, self.arguments_hash, self.run_id]
         if bound is not None:  # a session is of one store and one project
             for_ever = [bound.tool, bound.widen_to_tenant().store, bound.project]
-            more += for_ever if scope == "forever" else [bound.session]
+            more += for_ever if self.scope == "forever" else [bound.session]
             more.append(bound.agent)
         key = "\0".join(parts if more == ["pattern", "", "", ""] else [*parts, *more])
         return f"grant_{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
@@ -118,14 +117,9 @@ class Grant(Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of_decision(cls, decision: PermissionDecided, session_id: str) -> "Grant":
         """Build the grant for later calls from a permission decision in the log."""
-        if not decision.covers:  # written by a version that knew no widths
-            scope = decision.scope
-            target = "" if scope == "session" else decision.target
-            owner = "" if scope == "forever" else session_id
-            covers = "tool" if scope == "session" else "target"
-            return cls(scope, decision.allow, decision.tool, decision.action, target, owner, decision.reason, covers)
-        covers = decision.covers if decision.covers in WIDTHS else "pattern"
-        pattern = decision.covers if covers == "pattern" else decision.target
+        width = decision.covers or "arguments"  # nothing less, if it does not say
+        covers = width if width in WIDTHS else "pattern"
+        pattern = width if covers == "pattern" else decision.target
         return cls(
             decision.scope,
             decision.allow,
@@ -275,9 +269,9 @@ def grants_from_log(
     """Return the grants in a session's log, each with True if it is still valid, or False if it was revoked.
 
     Each is for this session alone, also one of scope `forever`: other sessions do not read this log. `session_keys` are
-    the session itself as bindings name it, and those whose grants a fork keeps. A permission that an older version
-    stored is bound to no tool, and is not used: the next call is asked about again. Its denials are. With a `level` of
-    `None`, the decisions of all gates in a chain are returned.
+    the session itself as bindings name it, and those whose grants a fork keeps. A permission that is
+    bound to no tool is not used: the next call is asked about again. A denial is. With a `level` of `None`, the
+    decisions of all gates in a chain are returned.
     """
     keys = tuple(session_keys)
     decided: dict[str, Grant] = {}
@@ -292,7 +286,7 @@ def grants_from_log(
             continue
         grant = replace(Grant.of_decision(event, session_id), session_id=session_id, binding=event.binding)
         if grant.binding is not None and keys:
-            if not [key for key in keys if grant.binding.names_session(key)]:
+            if grant.binding.session not in keys:
                 continue  # of the session that this one was forked from, or of one that had its name before
             as_decided = replace(grant, session_id=grant.binding.session_id).grant_id
             grant = replace(grant, binding=replace(grant.binding, session=keys[0]))

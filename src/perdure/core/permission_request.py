@@ -110,9 +110,6 @@ class Verdict(Struct, frozen=True, metaclass=StrictOptionsMeta):
         argument_checks.require_text("Verdict", "reason", self.reason)
         argument_checks.require_text("Verdict", "covers", self.covers, non_empty=True)
         argument_checks.require_text("Verdict", "by", self.by)
-        if self.scope == "session_target":  # the older name
-            force_setattr(self, "scope", "session")
-            force_setattr(self, "covers", "target")
 
 
 EVERYTHING_ALLOWED = Verdict(allow=True, reason="everything is allowed")

@@ -112,7 +112,7 @@ def add_seen_labels(state: State, request: PermissionRequest) -> PermissionReque
 def was_allowed_before_crash(run: Run, request: PermissionRequest) -> bool:
     """Return True if this tool call was allowed before a crash, for the same tool and the same arguments.
 
-    A decision that an older version stored does not say which tool it was for, and does not count.
+    A decision that does not say which tool it was for does not count.
     """
     decision = run.state.decisions.get(request.call_id)
     return (

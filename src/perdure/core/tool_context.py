@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from . import argument_checks
 from .clock_and_ids import new_id
 from .display_slot import Answer, Askable, ToolDisplaySlots
-from .event import RESERVED_PREFIXES, Event, InboxAdded, ValueKept
+from .event import RESERVED_PREFIX, Event, InboxAdded, ValueKept
 from .jsonable import to_jsonable, to_text
 from .message import ToolResult, merge_labels
 from .secret_redaction import StreamRedactor
@@ -306,7 +306,6 @@ class ToolContext(Generic[D]):
 def check_value_name(call: str, name: str) -> None:
     """Raise `ConfigError` if the name of a stored value is empty, or has a prefix reserved for the runtime."""
     argument_checks.require_text(call, "name", name, non_empty=True)
-    for prefix in RESERVED_PREFIXES:
-        if name.startswith(prefix):
-            advice = f"names that begin with {prefix!r} are the runtime's: choose another"
-            argument_checks.raise_config_error(call, "name", name, advice)
+    if name.startswith(RESERVED_PREFIX):
+        advice = f"names that begin with {RESERVED_PREFIX!r} are the runtime's: choose another"
+        argument_checks.raise_config_error(call, "name", name, advice)

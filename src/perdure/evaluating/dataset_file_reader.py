@@ -4,12 +4,12 @@
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from perdure.configuring.config_error import MAX_FAULTS, BadConfig, ConfigFault
-from perdure.configuring.line_numbers import MAX_DEPTH, MAX_VALUES, LineNumbers, ValuePath
-from perdure.configuring.read_config_file import read_toml
+from perdure.configuring.line_numbers import ValuePath
+from perdure.configuring.read_config_file import check_size, read_toml
 from perdure.configuring.validation import find_unusable_values
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
@@ -79,7 +79,7 @@ def _read_toml_dataset(name: str, path: str | os.PathLike[str], *, trusted: bool
         source = read_toml(path)
     except BadConfig as error:
         raise BadDataset(error.path, error.faults) from error
-    builder = _DatasetBuilder(name, source.lines, trusted=trusted)
+    builder = _DatasetBuilder(name, source.build_fault, trusted=trusted)
     top = _Table(source.values, ())
     builder.check_values(top)
     builder.check_keys(top, _TOP_KEYS)
@@ -105,7 +105,7 @@ def _read_json_lines(name: str, path: str, *, trusted: bool) -> Dataset:
     if head.is_truncated:
         size = f"the file has {head.size:,} bytes, and {MAX_BYTES:,} are the most: split it"
         raise BadDataset(name, [ConfigFault(0, size)])
-    lines: dict[ValuePath, int] = {}
+    lines: list[int] = []
     tables: list[_Table] = []
     faults: list[ConfigFault] = []
     for number, line in enumerate(io.BytesIO(head.data.removeprefix(b"\xef\xbb\xbf")), 1):
@@ -116,10 +116,14 @@ def _read_json_lines(name: str, path: str, *, trusted: bool) -> Dataset:
             raise BadDataset(name, [*faults, *many])
         try:
             tables.append(_Table(_parse_line(line), ("case", len(tables))))
-            lines["case", len(lines)] = number
+            lines.append(number)
         except ValueError as error:
             faults.append(ConfigFault(number, str(error)))
-    builder = _DatasetBuilder(name, LineNumbers(lines), trusted=trusted)
+
+    def build_fault(path: ValuePath, message: str) -> ConfigFault:
+        return ConfigFault(lines[int(path[1])] if path else 0, message)
+
+    builder = _DatasetBuilder(name, build_fault, trusted=trusted)
     builder.faults += faults
     for table in tables:
         builder.check_values(table)
@@ -141,29 +145,8 @@ def _parse_line(line: bytes) -> dict[str, Any]:
         raise ValueError("values are nested too deep to be read: make it flatter") from None
     if not isinstance(value, dict):
         raise ValueError('a line has to be one JSON object, such as {"prompt": "…", "expected": "…"}')  # noqa: TRY004
-    _check_size(value)
+    check_size(value)
     return cast("dict[str, Any]", value)
-
-
-def _check_size(value: Any) -> None:
-    """Raise `ValueError` for a value that has too many others in it, or is nested too deep."""
-    level: list[Any] = [value]
-    count = 0
-    for _ in range(MAX_DEPTH):
-        count += len(level)
-        if count > MAX_VALUES:
-            raise ValueError(f"there are more than {MAX_VALUES:,} values on this line: make it shorter")
-        level = [inner for each in level for inner in _list_inner_values(each)]
-        if not level:
-            return
-    raise ValueError(f"values are nested deeper than {MAX_DEPTH} levels: make it flatter")
-
-
-def _list_inner_values(value: Any) -> Iterable[Any]:
-    if _type_of(value) is dict:
-        inner: Iterable[Any] = value.values()
-        return inner
-    return value if _type_of(value) is list else ()
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -178,16 +161,16 @@ def _derive_name(path: str) -> str:
 class _DatasetBuilder:
     """Converts the values of a file to cases, and collects all mistakes with their lines."""
 
-    def __init__(self, path: str, lines: LineNumbers, *, trusted: bool) -> None:
+    def __init__(self, path: str, build_fault: Callable[[ValuePath, str], ConfigFault], *, trusted: bool) -> None:
         self.faults: list[ConfigFault] = []
         self._path = path
-        self._lines = lines
+        self._build_fault = build_fault
         self._trusted = trusted
         self._ids: dict[str, int] = {}
 
     def add(self, path: ValuePath, message: str) -> None:
         """Note a mistake of the value at `path`. Raises `BadDataset` when there are as many as are reported."""
-        self.faults.append(ConfigFault(self._lines.line_of(path), message))
+        self.faults.append(self._build_fault(path, message))
         if len(self.faults) >= MAX_FAULTS:
             self.fail()
 
@@ -265,7 +248,7 @@ class _DatasetBuilder:
         name = table.values.get("id")
         if not isinstance(name, str) or not name:
             return
-        line = self._lines.line_of((*table.path, "id"))
+        line = self._build_fault((*table.path, "id"), "").line
         if name in self._ids:
             self.add(
                 (*table.path, "id"), f"the id {short_repr(name)} is that of line {self._ids[name]} too: rename one"

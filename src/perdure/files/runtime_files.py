@@ -27,7 +27,7 @@ user's own settings, which may be a working folder."""
 WHY_REFUSED: Final = "it belongs to the runtime (a store of sessions, grants, trust or memories); do not try again"
 """Why a tool does not read or write such a file; a clause of a message to the model."""
 _BESIDE: Final = re.compile(
-    r"(-search)?(-wal|-shm|-journal|-process-[0-9A-Za-z]+)?(\.format-[0-9]+)?(\.[0-9A-Za-z_-]{16,}(\.unfinished|\.new)?)?"
+    r"(-search)?(-wal|-shm|-journal|-process-[0-9A-Za-z]+)?(\.[0-9A-Za-z_-]{16,}(\.unfinished|\.new)?)?"
 )
 """What the names of the files beside one have after its own name: logs, locks, copies, and new versions of it."""
 _MOST_LINKS: Final = 40

@@ -191,14 +191,17 @@ def _encode_grant(grant: Grant, seal: str) -> bytes:
     return msgspec.json.encode({**msgspec.to_builtins(grant), "covers": grant.covers, **sealed}) + b"\n"
 
 
-def _decode_grant(line: bytes) -> tuple[Grant, str] | None:
-    """Decode a line of the file, with its seal; `None` for a permission of an older version, not bound to a tool."""
-    grant = msgspec.json.decode(line, type=Grant)
-    plain = msgspec.json.decode(line)
-    if "covers" in plain:
-        seal = plain.get("seal", "")
-        return grant, seal if isinstance(seal, str) else ""
-    return None if grant.allow else (msgspec.structs.replace(grant, covers="target"), "")
+class _GrantLine(msgspec.Struct):
+    """What a line of the file has beside the other fields of its grant."""
+
+    covers: str
+    seal: Any = ""
+
+
+def _decode_grant(line: bytes) -> tuple[Grant, str]:
+    """Decode a line of the file, with its seal."""
+    seal = msgspec.json.decode(line, type=_GrantLine).seal
+    return msgspec.json.decode(line, type=Grant), seal if isinstance(seal, str) else ""
 
 
 def _parse_grants(path: str, lines: Iterable[bytes]) -> dict[str, tuple[Grant, str]]:

@@ -40,7 +40,6 @@ from .difference_text import (
     get_prompt_prefix,
     to_sorted_json,
 )
-from .prompt_hash_comparison import describe_prefix_difference, has_recorded_prompt_prefix
 from .recorded_log_index import RecordedLog
 from .run_segment import RunSegment, is_compaction, is_result_shortening
 
@@ -170,7 +169,7 @@ class LogComparer:
         if self._request is None:
             return
         (seq, then, now), self._request = self._request, None
-        parts = _differing_parts(then, now, request)
+        parts = _differing_parts(then, now)
         if not parts:
             self.requests += 1
             self.prefixes[then.prefix] = get_prompt_prefix(request)
@@ -189,7 +188,7 @@ class LogComparer:
         if not _same_settings(then, now):
             recorded.append(f"settings: {to_sorted_json(then.settings)}")
             sent.append(f"settings: {to_sorted_json(now.settings)}")
-        if not has_recorded_prompt_prefix(then, now, request):
+        if then.prefix != now.prefix:
             known = self._known.get(then.prefix)
             recorded += format_instructions_and_tools(known) if known else [_hash_line(then)]
             sent += (
@@ -238,16 +237,22 @@ def _same_settings(then: ModelRequested, now: ModelRequested) -> bool:
     return bool(dict(then.settings) == msgspec.to_builtins(dict(now.settings)))
 
 
-def _differing_parts(then: ModelRequested, now: ModelRequested, request: Request) -> list[str]:
+def _differing_parts(then: ModelRequested, now: ModelRequested) -> list[str]:
     """List the parts in which a request differs from the recorded one."""
     parts = {
         "its turn": (then.turn, then.attempt) != (now.turn, now.attempt),
         "it is beside the conversation" if now.aside else "it is part of the conversation": then.aside != now.aside,
         "its settings": not _same_settings(then, now),
-        describe_prefix_difference(then, now): not has_recorded_prompt_prefix(then, now, request),
+        _describe_prefix_difference(then.prefix, now.prefix): then.prefix != now.prefix,
         "the messages": then.messages != now.messages,
     }
     return [name for name, is_other in parts.items() if is_other]
+
+
+def _describe_prefix_difference(then: str, now: str) -> str:
+    """Return what two hashes of instructions and tools differ in, as text: the instructions, the tools, or both."""
+    names = zip(("the instructions", "the tools"), then.split("-"), now.split("-"), strict=False)
+    return ", ".join([name for name, one, other in names if one != other])
 
 
 def _compared_part(event: Event) -> object:

@@ -7,8 +7,7 @@ log, entry by entry, and the first difference ends the replay.
     replay.py                    the public function
     replayer.py                  replays a log, one segment of a run after the other
     recorded_log_index.py        the log, indexed for a replay; `run_segment.py` is one segment of a run
-    log_comparison.py            compares with the log; `prompt_hash_comparison.py` compares hashes,
-                                 `difference_text.py` describes differences
+    log_comparison.py            compares with the log; `difference_text.py` describes differences
     offline_agent.py             the agent with stand-ins: `recorded_tools.py`, `recorded_permissions.py`,
                                  `recorded_compaction.py`
     recorded_input_playback.py   position in the log, model; `session_for_replay.py`,

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.clock_and_ids import new_id
-from perdure.core.event import RESERVED_PREFIX, RESERVED_PREFIXES, Event, InboxAdded, SubagentStarted, ValueKept
+from perdure.core.event import RESERVED_PREFIX, Event, InboxAdded, SubagentStarted, ValueKept
 from perdure.core.fold import State
 from perdure.core.inbox import build_resolution_post
 from perdure.core.run import Run
@@ -23,8 +23,6 @@ INBOX_TAG_PREFIX = "agent:"
 """The prefix of inbox item tags that belong to background agents; an agent's name follows."""
 JOB_NAME_PREFIX = f"{RESERVED_PREFIX}{INBOX_TAG_PREFIX}"
 """The prefix of the name under which a job is kept in the log; its handle follows."""
-_JOB_NAME_PREFIXES = (*(f"{prefix}{INBOX_TAG_PREFIX}" for prefix in RESERVED_PREFIXES), INBOX_TAG_PREFIX)
-"""The prefixes of job names in this and in older logs."""
 _HANDLE_ID_LENGTH = 8
 
 
@@ -42,8 +40,8 @@ class BackgroundAgentTask(Struct, frozen=True):
     """The inbox item that is resolved when the task ends."""
     call_id: str
     """The tool call that gave the task."""
-    full_session_id: str = ""
-    """The id of that session in the innermost store; empty in older logs."""
+    full_session_id: str
+    """The id of that session in the innermost store."""
 
     @property
     def post_id(self) -> str:
@@ -73,7 +71,7 @@ def list_background_jobs(state: State, store: Store) -> list[BackgroundAgentTask
 
     Their session ids are those in this store, also if another process gave the tasks through a part of it.
     """
-    found = [_parse_job(value) for name, value in state.kept_values.items() if name.startswith(_JOB_NAME_PREFIXES)]
+    found = [_parse_job(value) for name, value in state.kept_values.items() if name.startswith(JOB_NAME_PREFIX)]
     jobs = [job for job in found if job is not None]
     if not jobs:
         return []
@@ -83,10 +81,9 @@ def list_background_jobs(state: State, store: Store) -> list[BackgroundAgentTask
 
 def _translate_session_id(job: BackgroundAgentTask, prefix: str) -> BackgroundAgentTask:
     """Return the job with its session id as it is in the part of the store that has this prefix."""
-    full_id = job.full_session_id
-    if not full_id or not full_id.startswith(prefix):
+    if not job.full_session_id.startswith(prefix):
         return job
-    return msgspec.structs.replace(job, session_id=full_id.removeprefix(prefix))
+    return msgspec.structs.replace(job, session_id=job.full_session_id.removeprefix(prefix))
 
 
 def _parse_job(value: Any) -> BackgroundAgentTask | None:

@@ -148,7 +148,7 @@ def check_overrides(overrides: RunOverrides) -> None:
 _CODE_KEY = "code"
 """The key that lists the names of overrides that are code."""
 _OUTPUT_KEY = "output"
-"""The key of the output's description. In older logs there is none, and the output counts as code."""
+"""The key of the output's description."""
 
 _NOT_RECORDED = frozenset({"watchers"})
 """Overrides that do not change what the run does: it can be resumed without them."""
@@ -188,10 +188,6 @@ def _is_set(limits: Limits, name: str) -> bool:
     return not isinstance(getattr(limits, name), DefaultLimit) and (name != "widens" or bool(limits.widens))
 
 
-_RENAMED: Mapping[str, str] = {"ledger": "budget"}
-"""Overrides that older logs record under another name."""
-
-
 def merge_overrides(overrides: RunOverrides, later: RunOverrides) -> RunOverrides:
     """Return the overrides of a run with those added that it is given later, as it is resumed.
 
@@ -219,8 +215,7 @@ def merge_settings(settings: Settings, later: Settings) -> Settings:
 
 def restore_overrides(recorded_options: Mapping[str, Any], given_again: RunOverrides) -> RunOverrides:
     """Decode the stored overrides of a resumed run. Raises `UsageError` if a function among them is not given again."""
-    names = [_RENAMED.get(name, name) for name in recorded_options.get(_CODE_KEY, ())]
-    missing = [name for name in names if name not in given_again]
+    missing = [name for name in recorded_options.get(_CODE_KEY, ()) if name not in given_again]
     if missing:
         given = ", ".join(f"{name}=…" for name in missing)
         raise UsageError(

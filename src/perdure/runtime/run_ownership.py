@@ -19,7 +19,7 @@ def find_task_giver(state: State, session_id: str) -> str:
 
 def check_agent_of_run(state: State, agent: str, session_id: str) -> None:
     """Raise `UsageError` if an agent of another name began the last run: this one may lack its tools."""
-    if state.run is None or state.run.agent in {agent, ""}:  # older logs have no name
+    if state.run is None or state.run.agent in {agent, ""}:  # a log need not name it
         return
     advice = "continue it with its own agent, or begin another run with run()"
     if above := find_task_giver(state, session_id):

@@ -94,8 +94,8 @@ class SessionSigner:
             )
         self._warn_once(
             "records",
-            f"record {entry.seq} is left out, as others like it: another program, an older version or a runtime with "
-            "another key has stored it",
+            f"record {entry.seq} is left out, as others like it: another program or a runtime with another key has "
+            "stored it",
         )
         return None
 

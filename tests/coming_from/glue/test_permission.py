@@ -126,10 +126,10 @@ async def test_everything_is_allowed_or_denied_with_a_reason():
     [
         (Verdict(allow=True), ["a a b", "a"]),
         (Verdict(allow=True, scope="session", covers="tool"), ["a", "a"]),
-        (Verdict(allow=True, scope="session_target"), ["a b", "a"]),
+        (Verdict(allow=True, scope="session", covers="target"), ["a b", "a"]),
         (Verdict(allow=True, scope="forever", covers="tool"), ["a", ""]),
     ],
-    ids=["never", "session", "session_target", "forever"],
+    ids=["never", "session", "target", "forever"],
 )
 async def test_an_answer_is_remembered_as_long_as_it_says(verdict, asked, tmp_path, sqlite):
     heard: list[str] = []

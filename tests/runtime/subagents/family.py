@@ -83,7 +83,7 @@ def below(events: Sequence[Event], path: str) -> list[Event]:
 
 
 async def cancel_background_tasks(session: Session[Any]) -> None:
-    """Cancel what background agents do for a session, as older versions did when their process ended."""
+    """Cancel what background agents do for a session, as an event loop does that is closed under them."""
     place = get_process_wide_session_key(session.store, session.session_id)
     working = [each.background for each in session.agent.extensions if each.background is not None]
     tasks = [task for each in working for task in each.list_tasks(place)]

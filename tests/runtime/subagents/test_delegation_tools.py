@@ -1328,7 +1328,7 @@ async def test_a_task_that_its_process_has_left_is_taken_up_by_a_worker_with_the
     assert len(set(keys)) == 1
 
 
-async def test_a_task_that_was_cancelled_with_its_process_by_an_older_version_is_told_to_go_on():
+async def test_a_task_whose_run_was_cancelled_with_its_process_is_told_to_go_on():
     store, held = MemoryStore(), Held()
     scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
     agent = chief(in_background(), "Given.", agents=[scout], store=store)

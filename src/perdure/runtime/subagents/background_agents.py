@@ -64,7 +64,7 @@ from .child_run import DEPTH_SETTING, SHOWN_ANSWER_CHARACTERS, get_delegation_de
 logger = logging.getLogger("perdure")
 
 RESUME_PROMPT = "Your work was interrupted. Continue where you were, and complete the task that you were given."
-"""The prompt for an agent whose run was cancelled, by an older version, when its process ended in good order."""
+"""The prompt for an agent whose run was cancelled, although its task was not."""
 WITHDRAWN_REASON = "withdrawn"
 """The reason in the log of a task that was cancelled before it began."""
 _MIN_COST_USD = 1e-9

@@ -49,16 +49,19 @@ def write_manifest(folder: str, names: Iterable[str]) -> None:
         close_file(descriptor)
 
 
-def read_manifest(folder: str) -> dict[str, FileDigest] | None:
-    """Return the files that the manifest of a backup lists; `None` for a backup by an older version, without manifest.
+def read_manifest(folder: str) -> dict[str, FileDigest]:
+    """Return the files that the manifest of a backup lists.
 
-    Raises `OSError`, and `StoreError` if the manifest is damaged.
+    Raises `OSError`, and `StoreError` if the manifest is missing or damaged.
     """
     path = os.path.join(folder, MANIFEST_NAME)
     try:
         descriptor = open_file(path, os.O_RDONLY)
     except FileNotFoundError:
-        return None
+        raise StoreError(
+            f"{folder!r} is no complete backup, because it has no {MANIFEST_NAME!r}: give the folder that "
+            "`perdure --store file:DIR backup` has made"
+        ) from None
     try:
         size = os.fstat(descriptor).st_size
         line = read_first_line(descriptor, size, 0)

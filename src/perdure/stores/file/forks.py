@@ -67,7 +67,7 @@ def read_shared_entries(folder: str, header: Header, after: int) -> SharedEntrie
     """Read the entries after number `after` that a fork shares with its ancestors. Raises `OSError`, `StoreError`."""
     parts: list[list[EncodedEntry]] = []
     surveys: list[SessionFileScan] = []
-    most, seen = header.at, {header.own_key}
+    most, seen = header.at, {header.key}
     while after < most and header.parent_key not in seen:
         seen.add(header.parent_key)
         found = scan_unlocked(find_file_of_shared_entries(folder, header), synced=most)
@@ -95,7 +95,7 @@ def is_parent_alive(folder: str, header: Header) -> bool:
         return False
     parent = read_header(get_session_paths(folder, header.parent).log)
     if parent is not None:
-        return parent.own_key == header.parent_key
+        return parent.key == header.parent_key
     # A file without a header is that parent, unless what the parent has left lies elsewhere.
     is_file = os.path.lexists(get_session_paths(folder, header.parent).log)
     return is_file and not os.path.lexists(get_deleted_parent_paths(folder, header.parent, header.parent_key).log)
@@ -128,7 +128,7 @@ def delete_log_keeping_shared(folder: str, place: SessionPaths) -> None:
     """
     header = read_header(place.log)
     if os.path.lexists(get_fork_marker_path(place)):
-        key = header.own_key if header is not None else recover_or_create_key(place)
+        key = header.key if header is not None else recover_or_create_key(place)
         trunk = get_deleted_parent_paths(folder, place.session_id, key)
         if os.path.lexists(place.log):
             os.rename(place.log, trunk.log)
@@ -147,7 +147,7 @@ def find_deleted_parents(folder: str) -> list[SessionPaths]:
     with os.scandir(folder) as files:
         paths = [file.path for file in files if file.name.endswith(REMNANT_SUFFIX) and file.name.startswith("=")]
     headers = [read_header(path) for path in paths]
-    return [get_deleted_parent_paths(folder, header.id, header.own_key) for header in headers if header is not None]
+    return [get_deleted_parent_paths(folder, header.id, header.key) for header in headers if header is not None]
 
 
 def erase_unshared_entries(folder: str, remnant: SessionPaths) -> None:
@@ -162,7 +162,7 @@ def erase_unshared_entries(folder: str, remnant: SessionPaths) -> None:
                 remnant.log,
             )
             return
-        needed = max((fork.at for fork in forks.headers if fork.parent_key == header.own_key), default=0)
+        needed = max((fork.at for fork in forks.headers if fork.parent_key == header.key), default=0)
         if needed:
             _truncate_remnant(remnant, header, needed)
         else:

@@ -22,8 +22,6 @@ from .file_io import read_at
 
 MAX_BODY_BYTES: Final = 999_999_999
 """The maximum size of a line's JSON in bytes: nine digits, and about what the other stores can hold in one piece."""
-LONG_BODY_BYTES: Final = 64 * 1024 * 1024
-"""The size above which older versions do not read a line: the header of its file says so."""
 
 _HEAD: Final = re.compile(rb"[1-9][0-9]{0,8} [0-9a-f]{8}[ +]\{")
 _HEAD_END: Final = re.compile(rb"\{(?<=[0-9] [0-9a-f]{8}[ +]\{)")

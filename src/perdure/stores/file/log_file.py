@@ -19,17 +19,15 @@ from perdure.stores.direct_write_lock import DirectWriteLock
 
 from .file_io import close_file, get_file_identity, open_file, sync_data, sync_folder, to_store_error, write_all
 from .forks import read_shared_entries, recover_or_create_key
-from .line_format import LONG_BODY_BYTES, encode_append_lines, encode_body
+from .line_format import encode_append_lines, encode_body
 from .repair import rename_into_place, repair_file, write_temporary
 from .secure_delete import erase_replaced_file, erase_stale_temporary_files
 from .session_file_scan import (
     FORMAT,
-    LONG_LINE_FORMAT,
     EncodedEntry,
     Header,
     SessionFileScan,
     encode_header,
-    fit_format_to_entries,
     scan_file,
 )
 from .session_lock import SessionLock
@@ -191,8 +189,6 @@ class FileLog:
 
     def _write_entries(self, entries: Sequence[Entry], *, sync: bool) -> None:
         data = encode_append_lines(entries, self._place.seed)
-        if len(data) > LONG_BODY_BYTES and self.header.format < LONG_LINE_FORMAT:
-            self._rewrite_file(LONG_LINE_FORMAT)
         self._check_end()
         faults.fault_point("store.append.before_commit")
         self.unread_entries = None
@@ -236,8 +232,8 @@ class FileLog:
         with contextlib.suppress(OSError):  # it only helps to notice a loss
             self._lock.write_record(msgspec.structs.replace(self._lock.record, synced=self.head))
 
-    def _rewrite_file(self, new_format: int = 0) -> None:
-        """Replace the file with a new copy, because the disk may not have all of the old one, or for a newer format."""
+    def _rewrite_file(self) -> None:
+        """Replace the file with a new copy, because the disk may not have all of the old one."""
         path = self._place.log
         self._check_in_place()
         with self._translate_errors():
@@ -249,18 +245,15 @@ class FileLog:
             if found.header != self.header or max(found.head, self.lost_up_to) != self.head or not found.is_sound:
                 raise StoreError(f"the file {path!r} was damaged by an error of the disk: open the session again")
             erase_stale_temporary_files(path)
-            header = msgspec.structs.replace(self.header, format=max(self.header.format, new_format))
-            self._replace_file(found.entries, header)
+            self._replace_file(found.entries)
 
-    def _replace_file(self, entries: Sequence[EncodedEntry], header: Header | None = None) -> None:
+    def _replace_file(self, entries: Sequence[EncodedEntry]) -> None:
         """Replace the log file with a new one that has these entries, and append to that one from now on."""
-        header = fit_format_to_entries(header or self.header, entries)
-        new, temporary = write_temporary(self._place, header, entries)
+        new, temporary = write_temporary(self._place, self.header, entries)
         with self._swap:
             rename_into_place(new, temporary, self._place)
             close_file(self._descriptor)
             self._descriptor, self._identity, self.size = new, get_file_identity(new), os.fstat(new).st_size
-            self.header = header
             self.unread_entries = None
         self._is_sound = False  # until its name lasts
         sync_folder(os.path.dirname(self._place.log))  # noqa: PTH120 - a string
@@ -318,7 +311,7 @@ def open_log(
         ):
             return FileLog(place, lock, descriptor, verified.head, verified.header), None
         found = scan_file(descriptor, os.fstat(descriptor).st_size, place, lock.record.synced)
-        header = fit_format_to_entries(found.header or _build_header(place, found, now), found.entries)
+        header = found.header or _build_header(place, found, now)
         if not found.is_sound:
             descriptor = repair_file(descriptor, found, header)
         # Above the last synced entry a sync may have failed, of which nothing is left to see.
@@ -363,7 +356,7 @@ def build_fenced_message(lease: Lease) -> str:
 def _build_header(place: SessionPaths, found: SessionFileScan | None, now: float) -> Header:
     """Build a header for a new session, or for one whose header is damaged."""
     created_at = _labels.decode(found.entries[0].body).at if found and found.entries else now
-    return Header("session", FORMAT, place.session_id, "", "", created_at, recover_or_create_key(place))
+    return Header("session-file", FORMAT, place.session_id, "", "", created_at, recover_or_create_key(place))
 
 
 def _open_or_create(place: SessionPaths, now: float) -> int:

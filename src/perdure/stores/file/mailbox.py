@@ -17,7 +17,7 @@ from perdure.core.jsonable import to_jsonable
 from perdure.core.store import Post
 
 from .file_io import close_file, get_file_identity, open_file, sync_data, sync_folder, write_all
-from .line_format import LONG_BODY_BYTES, encode_line, to_ascii_json
+from .line_format import encode_line, to_ascii_json
 from .repair import repair_file, rewrite_file_securely
 from .secure_delete import erase_file
 from .session_file_scan import FORMAT, EncodedEntry, Header, SessionFileScan, encode_header, scan_file
@@ -62,12 +62,8 @@ def add_post(mailbox: SessionPaths, post: Post, now: float, is_taken: Callable[[
             if is_taken():
                 return False
             body = _encode_post(post, found.head + 1)
-            if len(body) > LONG_BODY_BYTES:
-                header, kept = found.header or _build_header(mailbox, now), EncodedEntry(found.head + 1, False, body)  # noqa: FBT003 - its fields
-                rewrite_file_securely(mailbox, header, [*found.entries, kept])
-            else:
-                start = b"" if found.size else encode_header(_build_header(mailbox, now))
-                _append(descriptor, found.size, start + encode_line(body, mailbox.seed))
+            start = b"" if found.size else encode_header(_build_header(mailbox, now))
+            _append(descriptor, found.size, start + encode_line(body, mailbox.seed))
         else:
             # Whoever posted it may have died before the sync, or been told that it failed. After a failure the next
             # sync may succeed without having written anything, so all posts are written again.
@@ -140,7 +136,7 @@ def _append(descriptor: int, size: int, data: bytes) -> None:
 
 
 def _build_header(mailbox: SessionPaths, now: float) -> Header:
-    return Header("session", FORMAT, mailbox.session_id, "", "", now)
+    return Header("session-file", FORMAT, mailbox.session_id, "", "", now)
 
 
 def _encode_post(post: Post, seq: int) -> bytes:

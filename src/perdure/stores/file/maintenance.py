@@ -28,7 +28,6 @@ from .secure_delete import (
     is_temporary_file_name,
     make_unused_path,
 )
-from .session_file_scan import build_damage_warning
 from .session_lock import LockRecord, lock_folder, read_lock_record, take_lock
 from .session_paths import (
     FORK_MARKER_SUFFIX,
@@ -99,46 +98,20 @@ def back_up_folder(folder: SessionsFolder, path: str) -> None:
 def restore_folder(backup: str, path: str) -> None:
     """Copy a backup of a file store to a new folder, after it was verified by the digests in its manifest.
 
-    Every file is compared before anything is copied, and again in the copy. A backup without a manifest, made by an
-    older version, is read completely; a warning in the log says that changed bytes may still go unnoticed. Raises
-    `StoreError` if the backup is damaged.
+    Every file is compared before anything is copied, and again in the copy. Raises `StoreError` if the backup is
+    damaged or has no manifest.
     """
     source, target = make_path_absolute(backup), make_path_absolute(path)
     try:
         files = read_manifest(source)
         names = [file.name for file in _store_files(source)]
-        if files is not None:
-            check_manifest_files(source, files, names)
-        else:
-            _check_old_backup(source, names)
+        check_manifest_files(source, files, names)
         with _publish_folder(target) as temporary:
             for name in names:
                 _copy_bytes(os.path.join(source, name), os.path.join(temporary, name))
-            if files is not None:
-                check_manifest_files(temporary, files, names)
+            check_manifest_files(temporary, files, names)
     except OSError as error:
         raise to_store_error(error, str(error.filename or source)) from error
-
-
-def _check_old_backup(backup: str, names: list[str]) -> None:
-    """Raise `StoreError` if a line of any log or mailbox in a backup without a manifest is damaged or missing."""
-    for name in names:
-        path = os.path.join(backup, name)
-        if not name.endswith((LOG_SUFFIX, MAILBOX_SUFFIX, REMNANT_SUFFIX)) or not os.path.getsize(path):  # noqa: PTH202
-            continue
-        header = read_header(path)
-        if header is None:
-            raise StoreError(f"the backup {backup!r} is damaged: {name!r} has no header. Use another backup")
-        place = _paths_of(path, header.id)
-        synced = read_lock_record(place).synced if name.endswith(LOG_SUFFIX) else None
-        found = scan_unlocked(place, synced)
-        if not found.is_sound or found.problems.missing:
-            raise StoreError(f"the backup {backup!r} is damaged: {build_damage_warning(found, is_repaired=False)}")
-    _log.warning(
-        "the backup %r has no manifest, because an older version made it: it can be read completely, but that no byte "
-        "of it has changed is not verified",
-        backup,
-    )
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import Final
 from .file_io import close_file, open_file, read_at, sync_data, sync_folder, write_all
 from .line_format import DamagedRange, encode_line
 from .secure_delete import TEMPORARY_SUFFIX, erase_replaced_file, erase_stale_temporary_files, make_unused_path
-from .session_file_scan import EncodedEntry, Header, SessionFileScan, encode_header, fit_format_to_entries
+from .session_file_scan import EncodedEntry, Header, SessionFileScan, encode_header
 from .session_paths import SessionPaths
 
 _CHUNK: Final = 1024 * 1024
@@ -98,7 +98,7 @@ def _discard_temporary(descriptor: int, temporary: str) -> None:
 
 def _encode_parts(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> Iterator[bytes]:
     """Yield the content of a file in parts of about one chunk."""
-    lines, size = [encode_header(fit_format_to_entries(header, entries))], 0
+    lines, size = [encode_header(header)], 0
     for entry in entries:
         lines.append(encode_line(entry.body, place.seed, has_more=entry.has_more))
         size += len(lines[-1])

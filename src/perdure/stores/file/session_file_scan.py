@@ -3,7 +3,6 @@
 A survey only reads. `repair.py` repairs what it found.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -15,19 +14,13 @@ import msgspec
 from perdure.core.error import StoreError
 
 from .file_io import read_at
-from .line_format import LONG_BODY_BYTES, DamagedRange, Line, encode_line, read_first_line, scan_lines
+from .line_format import DamagedRange, Line, encode_line, read_first_line, scan_lines
 from .session_paths import SessionPaths
 
 FORMAT: Final = 1
 """The version of the file layout, not of the entries in it. It grows when an old reader would misread the file."""
-FORK_FORMAT: Final = 2
-"""The version of a fork's file: a reader of the first format would miss the shared entries."""
-LONG_LINE_FORMAT: Final = 3
-"""The version of a file with a line that older readers take for damage, because it is so long."""
 
-_HEADER_BEGINS: Final = b'{"perdure":"session","format":'
-_OLD_HEADER_BEGINS: Final = b'{"windlass":"session","format":'
-"""The header of files made while the project was called Windlass: otherwise the same."""
+_HEADER_BEGINS: Final = b'{"perdure":"session-file","format":'
 _ENTRY_BEGINS: Final = b'{"seq":'
 _MOST_RANGES: Final = 5
 
@@ -35,7 +28,7 @@ _MOST_RANGES: Final = 5
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first line of a session's file: format version, session id, creation time and, for a fork, the parent."""
 
-    perdure: Literal["session"]
+    perdure: Literal["session-file"]
     format: int
     id: str
     tenant: str
@@ -49,11 +42,6 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     parent_key: str = ""
     at: int = 0
     """The number of entries it shares with its parent. Its own are numbered from there."""
-
-    @property
-    def own_key(self) -> str:
-        """The session's `key`; for a file made before there were keys, one derived from its id and creation time."""
-        return self.key or hashlib.sha256(f"{self.id}\0{self.created_at!r}".encode()).hexdigest()[:32]
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -242,25 +230,22 @@ def encode_header(header: Header) -> bytes:
     return encode_line(json.dumps(msgspec.to_builtins(header), separators=(",", ":")).encode("ascii"), 0)
 
 
-def fit_format_to_entries(header: Header, entries: Sequence[EncodedEntry]) -> Header:
-    """Return the header with the format version for long lines if an entry needs it; otherwise unchanged."""
-    if header.format >= LONG_LINE_FORMAT or not any(len(entry.body) > LONG_BODY_BYTES for entry in entries):
-        return header
-    return msgspec.structs.replace(header, format=LONG_LINE_FORMAT)
-
-
 def decode_header(line: Line | None, path: str) -> Header | None:
-    """Decode the header in the first line of a session file; `None` if it has none. Raises `StoreError` if too new."""
-    if line is None or not line.body.startswith((_HEADER_BEGINS, _OLD_HEADER_BEGINS)):
+    """Decode the header in the first line of a session file; `None` if it has none.
+
+    Raises `StoreError` if the header is whole and not one that this version writes.
+    """
+    if line is None or line.body.startswith(_ENTRY_BEGINS):
         return None
-    body = line.body
-    if body.startswith(_OLD_HEADER_BEGINS):
-        body = _HEADER_BEGINS + body.removeprefix(_OLD_HEADER_BEGINS)
-    version = _versions.decode(body).format
-    if version > LONG_LINE_FORMAT:
-        known = f"this version knows {LONG_LINE_FORMAT} at most"
-        raise StoreError(f"{path!r} has format {version}, and {known}: upgrade perdure")
-    return _headers.decode(body)
+    if not line.body.startswith(_HEADER_BEGINS):
+        raise StoreError(
+            f"{path!r} is no file of a session, or one of a version of perdure before the first release, and has been "
+            "left as it is: choose another folder"
+        )
+    version = _versions.decode(line.body).format
+    if version > FORMAT:
+        raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade perdure")
+    return _headers.decode(line.body)
 
 
 def decode_seq(body: bytes) -> int:
@@ -308,6 +293,4 @@ def _may_be_session_file(beginning: bytes) -> bool:
     length, _, rest = beginning.partition(b" ")
     checksum, _, body = rest.partition(b" ")
     looks_right = (not length or length.isdigit()) and len(checksum) <= 8  # noqa: PLR2004 - digits of a CRC-32
-    return looks_right and any(
-        body.startswith(begins) or begins.startswith(body) for begins in (_HEADER_BEGINS, _OLD_HEADER_BEGINS)
-    )
+    return looks_right and (body.startswith(_HEADER_BEGINS) or _HEADER_BEGINS.startswith(body))

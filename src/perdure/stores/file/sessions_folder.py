@@ -42,7 +42,7 @@ from .repair import rewrite_file, rewrite_file_securely
 from .secure_delete import erase_file, erase_stale_temporary_files
 from .session_catalogue import SessionCatalogue
 from .session_file_scan import (
-    FORK_FORMAT,
+    FORMAT,
     NO_PROBLEMS,
     EncodedEntry,
     FileProblems,
@@ -322,7 +322,7 @@ class SessionsFolder:
         _sync_path(get_fork_marker_path(source), os.O_RDONLY | os.O_CREAT)
         sync_folder(self.path)
         key, now = generate_session_key(), self._clock.now()
-        header = Header("session", FORK_FORMAT, new.session_id, "", "", now, key, parent.id, parent.own_key, at)
+        header = Header("session-file", FORMAT, new.session_id, "", "", now, key, parent.id, parent.key, at)
         close_file(rewrite_file(new, header, []))
 
     def _sync_entries(self, place: SessionPaths, at: int) -> None:

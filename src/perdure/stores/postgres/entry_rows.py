@@ -65,14 +65,14 @@ def encode_row(entry: Entry) -> EntryRow:
     if not entry_id.isascii() or "\0" in entry_id:
         check_session_id(entry_id, what="the id of an entry")
     title = find_message_title((entry,)) or find_given_title((entry,))
-    role, words = get_indexed_text(event)
+    role, words = _get_indexed_text(event)
     run = find_last_run_progress((entry,))
     progress, due_at = (None, None) if run is None else (PROGRESS_NUMBERS[run.progress], run.due_at)
     labels = (entry.seq, entry_id or None, kind, type(event).critical, entry.at, title, role, words)
     return EntryRow(*labels, progress, due_at, encode_event(event))
 
 
-def get_indexed_text(event: Event) -> tuple[str, str] | tuple[None, None]:
+def _get_indexed_text(event: Event) -> tuple[str, str] | tuple[None, None]:
     """Return the role and the search terms of an event's text; a pair of `None` if it has no text."""
     found = extract_searchable_text(event)
     return (found[0], build_index_text(found[1])) if found else (None, None)

@@ -19,7 +19,7 @@ from perdure.core.error import ConfigError, StoreError
 
 from .database_url import URL_FORM
 from .errors import build_unreachable_error, is_transient, to_store_error
-from .schema_setup import has_current_schema, migrate_schema
+from .schema_setup import create_schema, has_current_schema
 
 T = TypeVar("T")
 Settings: TypeAlias = dict[str, Any]
@@ -112,7 +112,7 @@ class ConnectionPool:
             try:
                 if not self._is_ready and not await has_current_schema(connection, self._place, self._owner):
                     cut_off.cancel()  # it takes as long as it takes: when it is broken off, it begins anew
-                    await migrate_schema(connection, self._place, self._owner)
+                    await create_schema(connection, self._place, self._owner)
                 self._is_ready = True
                 if not has_deadline:
                     cut_off.cancel()

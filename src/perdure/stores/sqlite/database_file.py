@@ -1,4 +1,4 @@
-"""Open the file of an SQLite store: connections, check of the format, migration, and error messages.
+"""Open the file of an SQLite store: connections, check of the format, and error messages.
 
 A file that is not a store of this project is refused and left as it is.
 """
@@ -18,26 +18,15 @@ from perdure.files.runtime_files import is_hidden_from_command
 from perdure.stores.private_paths import check_file_path, create_file
 
 from .apsw_types import Connection
-from .atomic_file_copy import rename_when_done
-from .interrupted_sessions import fill_run_progress
 from .lock_holder import describe_lock_holder
 from .page_checksums import (
     find_checksum_vfs,
     has_checksums,
     is_checksum_error,
     reserve_checksum_space,
-    write_checksums,
 )
 from .read_only_media import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
-from .schema import (
-    APPLICATION_IDS,
-    CHECKED_FORMATS,
-    FORMAT,
-    PROGRESS_FORMAT,
-    TABLES,
-    UNCHECKED_FORMAT,
-    migrate_tables,
-)
+from .schema import APPLICATION_ID, FORMAT, TABLES
 from .single_statement_append import APPEND_TRIGGER
 from .writer_jobs import Job as Job  # noqa: PLC0414 - re-exported
 
@@ -109,7 +98,7 @@ def damaged_store_error(path: str, found: str) -> StoreError:
 
 
 def open_to_write(path: str, vfs: str | None = None) -> Connection:
-    """Open a connection for writing to an SQLite store; create or migrate the file if needed.
+    """Open a connection for writing to an SQLite store; create the file if needed.
 
     Raises `ConfigError` or `StoreError`.
     """
@@ -145,7 +134,7 @@ def _open_connection(path: str, vfs: str | None) -> Connection:
 
 
 def _open_file(path: str, vfs: str | None) -> tuple[Connection, int]:
-    """Open a file, with tables created or migrated; return the connection, and the format that was found."""
+    """Open a file, with tables created; return the connection, and the format that was found."""
     name = find_checksum_vfs(vfs)
     connection = connect(path, vfs, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -163,8 +152,6 @@ def _open_file(path: str, vfs: str | None) -> tuple[Connection, int]:
         connection.execute(_PRAGMAS).fetchall()  # some give a row, at which it would stop
         if version == 0:
             _create_tables(connection, path, vfs)
-        elif version < UNCHECKED_FORMAT:
-            _migrate_file(connection, path, version, vfs)
     except BaseException:
         connection.close()
         raise
@@ -279,17 +266,20 @@ def close_and_checkpoint(connection: Connection) -> None:
 
 
 def _read_format(connection: Connection, path: str, vfs: str | None = None) -> int:
-    """Return the format of the file; 0 if it is empty. Raises `StoreError` for a file of another program or a newer
-    format.
+    """Return the format of the file; 0 if it is empty. Raises `StoreError` for a file of another program, of a version
+    before the first release, or of a newer format.
     """
     application, version, parts = connection.execute(_STAMP).get
     if (application, version, parts) == (0, 0, 0):
         return 0
-    if application not in APPLICATION_IDS:
-        raise StoreError(f"{path!r} belongs to another program, and has been left as it is: choose another path")
+    if application != APPLICATION_ID:
+        raise StoreError(
+            f"{path!r} belongs to another program, or to a version of perdure before the first release, and has been "
+            "left as it is: choose another path"
+        )
     if version > FORMAT:
         raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade perdure")
-    if version in CHECKED_FORMATS:
+    if version == FORMAT:
         _check_checksums(connection, path, vfs)
     return int(version)
 
@@ -306,16 +296,9 @@ def _check_checksums(connection: Connection, path: str, vfs: str | None) -> None
 
 
 def _check_readable(connection: Connection, path: str, vfs: str | None) -> None:
-    """Raise `StoreError` for a file that would have to be created or migrated before it could be read.
-
-    Formats 3 and 4 lack only a mark for the search, which does without it (`log_reader_for_search.py`).
-    """
-    version = _read_format(connection, path, vfs)
-    if version < PROGRESS_FORMAT:
-        raise StoreError(
-            f"the store {path!r} has format {version}, has to be brought up to date first, and can only be read here: "
-            "copy it to where it can be written"
-        )
+    """Raise `StoreError` for a file whose tables would have to be created before it could be read."""
+    if _read_format(connection, path, vfs) == 0:
+        raise StoreError(f"the store {path!r} is empty, and nothing can be written here: choose another path")
 
 
 def _check_writable(connection: Connection) -> None:
@@ -332,41 +315,6 @@ def _create_tables(connection: Connection, path: str, vfs: str | None) -> None:
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
 
     run_in_transaction(connection, make)
-
-
-def _migrate_file(connection: Connection, path: str, version: int, vfs: str | None) -> None:
-    """Migrate a file from an older format, in one transaction. A copy of the old file is kept beside it."""
-    try:
-        _keep_old_file(connection, path, version, vfs)
-    except _MigratedMeanwhileError:
-        return
-
-    def bring_up(connection: Connection) -> None:
-        found = _read_format(connection, path, vfs)
-        if found < UNCHECKED_FORMAT:  # else another process was quicker
-            migrate_tables(connection, found)
-            if found < PROGRESS_FORMAT:
-                fill_run_progress(connection)
-
-    connection.execute("PRAGMA synchronous = FULL")
-    run_in_transaction(connection, bring_up)
-    connection.execute("PRAGMA synchronous = NORMAL")
-
-
-class _MigratedMeanwhileError(Exception):
-    """Raised when another process has migrated the file."""
-
-
-def _keep_old_file(connection: Connection, path: str, version: int, vfs: str | None) -> None:
-    """Write a copy of a file beside it. Raises `_MigratedMeanwhileError`, with the copy of that process left in place,
-    if the file does not have this format any more.
-    """
-    with rename_when_done(f"{path}.format-{version}", replace=True) as place:
-        connection.execute("VACUUM INTO ?", (place,))
-        if _read_format(connection, path, vfs) != version:
-            raise _MigratedMeanwhileError
-        if version in CHECKED_FORMATS:
-            write_checksums(place, vfs)
 
 
 def _enable_wal(connection: Connection, path: str) -> None:

@@ -8,24 +8,14 @@ The functions here run inside a transaction that the caller has begun.
 
 from typing import Final
 
-from perdure.core.error import StoreError
-from perdure.core.last_run_progress import (
-    GIVEN_BY_SETTING,
-    NO_RUN,
-    LastRunProgress,
-    RunProgress,
-    find_last_run_progress,
-)
+from perdure.core.last_run_progress import RunProgress
 from perdure.core.store import InterruptedSession, Lease
 
 from .apsw_types import Connection
-from .log import PROGRESS_NUMBERS, SET_PROGRESS, make_long_text_reader
-from .pack_rows import PackRow, decode_row_entries
+from .log import PROGRESS_NUMBERS
 from .process_leases import LockingLeaseHolder, ProcessLeases, parse_locking_holder
 
 _PROGRESS: Final[dict[int, RunProgress]] = {number: name for name, number in PROGRESS_NUMBERS.items()}
-_MARKS: Final = (b"run_", GIVEN_BY_SETTING.encode())
-"""What all events contain that begin or end a run, or give a task."""
 # A session that was posted to need not exist yet. The parts of the union use the index, and the posts' key.
 _INTERRUPTED: Final = """
 SELECT id, progress, head, updated_at, posts, due_at, fence, holder FROM (
@@ -40,9 +30,6 @@ SELECT id, progress, head, updated_at, posts, due_at, fence, holder FROM (
 )
 WHERE (progress = 1 OR posts > 0 OR due_at <= ?2) AND substr(id, 1, length(?3)) = ?3
 ORDER BY updated_at, id"""
-_SESSIONS: Final = "SELECT key, at FROM session WHERE head > at"
-_ROWS_BACKWARDS: Final = """
-SELECT first, last, version, heads, body, holes FROM pack WHERE session = ?1 AND last > ?2 ORDER BY last DESC"""
 
 
 def query_interrupted(
@@ -75,26 +62,3 @@ def _is_driven(
     if process not in alive:
         alive[process] = leases.is_alive(holder)
     return alive[process]
-
-
-def fill_run_progress(connection: Connection) -> None:
-    """Compute the progress of the last run of every session from the logs, for files of older formats."""
-    for key, at in connection.execute(_SESSIONS).fetchall():
-        run = _read_last_run(connection, key, at)
-        connection.execute(SET_PROGRESS, (PROGRESS_NUMBERS[run.progress], run.due_at, key))
-
-
-def _read_last_run(connection: Connection, key: int, at: int) -> LastRunProgress:
-    """Read the progress of a session's last run from its own entries, which are those numbered above `at`."""
-    text_of = make_long_text_reader(connection)
-    for columns in connection.execute(_ROWS_BACKWARDS, (key, at)):
-        row = PackRow._make(columns)
-        if not any(mark in row.body for mark in _MARKS):
-            continue
-        try:
-            run = find_last_run_progress(decode_row_entries(row, at + 1, row.last, text_of, ""))
-        except StoreError:  # the session cannot be read, and so cannot be continued
-            return NO_RUN
-        if run is not None:
-            return run
-    return NO_RUN

@@ -39,7 +39,7 @@ UPDATE session SET head = ?1, updated_at = ?2, loose = loose + ?3
 WHERE tenant = '' AND id = ?4 AND fence = ?5 AND head = ?6
 RETURNING key, loose, title"""
 _SET_UNINDEXED: Final = "UPDATE session SET unindexed = 1 WHERE key = ? AND unindexed = 0"
-SET_PROGRESS: Final = "UPDATE session SET progress = ?, due_at = ? WHERE key = ?"
+_SET_PROGRESS: Final = "UPDATE session SET progress = ?, due_at = ? WHERE key = ?"
 PROGRESS_NUMBERS: Final[Mapping[RunProgress, int]] = {"over": 0, "cut_off": 1, "waiting": 2}
 """The progress of a session's last run, as its column has it."""
 _FIND: Final = "SELECT key, head, fence FROM session WHERE tenant = '' AND id = ?"
@@ -132,7 +132,7 @@ def append_entries(new: EncodedAppend, notes: StateBetweenAppends, connection: C
         if (called := find_given_title(new.entries) or title or find_message_title(new.entries)) != title:
             connection.execute("UPDATE session SET title = ? WHERE key = ?", (called, key))
         if (run := find_last_run_progress(new.entries)) is not None:
-            connection.execute(SET_PROGRESS, (PROGRESS_NUMBERS[run.progress], run.due_at, key))
+            connection.execute(_SET_PROGRESS, (PROGRESS_NUMBERS[run.progress], run.due_at, key))
         if loose >= MAX_LOOSE_BYTES:
             notes.merge_due.add(key)
     faults.fault_point("store.append.before_commit")

@@ -22,7 +22,6 @@ from .database_file import file_identity, open_read_only, to_store_error
 from .log import EntryRange, find_ranges, make_long_text_reader
 from .pack_rows import PackRow, decode_row_entries
 from .read_only_media import ReadOnlyStoreError
-from .schema import UNCHECKED_FORMAT
 from .search_index import IndexedText
 from .writer_jobs import Job
 
@@ -40,14 +39,9 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # what tools say to a te
 # (`forks_deletion_redaction.py`).
 _STAMP: Final = "SELECT coalesce((SELECT value FROM meta WHERE name = 'search'), 0)"
 _SET_STAMP: Final = "INSERT INTO meta VALUES('search', ?) ON CONFLICT(name) DO UPDATE SET value = excluded.value"
-_BEHIND: Final = "SELECT key, indexed, head FROM session WHERE {is_unindexed} ORDER BY key LIMIT ?"
-_BACKLOG: Final = "SELECT coalesce(sum(head - indexed), 0) FROM session WHERE {is_unindexed}"
+_BEHIND: Final = "SELECT key, indexed, head FROM session WHERE unindexed > 0 ORDER BY key LIMIT ?"
+_BACKLOG: Final = "SELECT coalesce(sum(head - indexed), 0) FROM session WHERE unindexed > 0"
 _STAMP_AND_BACKLOG: Final = f"SELECT ({_STAMP}), ({_BACKLOG})"
-_IS_MARKED: Final = "unindexed > 0"
-_IS_BEHIND: Final = "indexed < head"
-# A process of a version before format 5 that still has the file open knows nothing of `unindexed`.
-_WRONGLY_MARKED: Final = "SELECT count(*) FROM session WHERE unindexed <> (indexed < head)"
-_MARK_AGAIN: Final = "UPDATE session SET unindexed = indexed < head WHERE unindexed <> (indexed < head)"
 # Only while the index is the one that we wrote to, for otherwise it was emptied meanwhile.
 _ADVANCE: Final = """
 UPDATE session SET indexed = ?1, unindexed = ?1 < head WHERE key = ?2 AND indexed <= ?1
@@ -97,8 +91,6 @@ class LogReaderForSearch:
         self._submit = submit
         self._connection: Connection | None = None
         self._file = (0, 0)
-        self._is_unindexed = _IS_MARKED
-        """The SQL condition for sessions that are not fully indexed."""
 
     def close_if_replaced(self) -> None:
         """Close the connection if the file was deleted or replaced."""
@@ -121,12 +113,12 @@ class LogReaderForSearch:
 
     def read_stamp_and_backlog(self) -> tuple[int, int]:
         """Return the log's stamp, and the number of entries that are not indexed yet."""
-        stamp, backlog = self._query(self._for_this_format(_STAMP_AND_BACKLOG))[0]
+        stamp, backlog = self._query(_STAMP_AND_BACKLOG)[0]
         return int(stamp), int(backlog)
 
     def find_unindexed(self, count: int) -> list[tuple[int, int, int]]:
         """Return up to `count` sessions that are not fully indexed: key, last indexed entry and last entry of each."""
-        return cast("list[tuple[int, int, int]]", self._query(self._for_this_format(_BEHIND), count))
+        return cast("list[tuple[int, int, int]]", self._query(_BEHIND, count))
 
     def read_texts(self, *ranges: EntryRange) -> list[IndexedText]:
         """Read the searchable texts of ranges of entries that sessions own, one range of each session at most."""
@@ -240,11 +232,6 @@ class LogReaderForSearch:
         if connection is not None:
             connection.close()
 
-    def _for_this_format(self, statement: str) -> str:
-        """Return a statement with the condition for sessions that are not fully indexed, which the format decides."""
-        with self._translate_errors():  # it is open then
-            return statement.format(is_unindexed=self._is_unindexed)
-
     def _query(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         try:  # as `_translate_errors` does, which takes longer than some queries
             return self._get_or_open().execute(statement, values).fetchall()
@@ -267,13 +254,6 @@ class LogReaderForSearch:
         connection = self._connection = open_read_only(self.path, self._vfs)
         connection.execute(_CACHE)
         self._file = file_identity(self.path)
-        if connection.pragma("user_version") < UNCHECKED_FORMAT:  # on read-only media, where it is not migrated
-            self._is_unindexed = _IS_BEHIND
-            return connection
-        self._is_unindexed = _IS_MARKED
-        if connection.execute(_WRONGLY_MARKED).get:
-            with suppress(ReadOnlyStoreError):
-                self._submit(lambda writer: writer.execute(_MARK_AGAIN)).result()
         return connection
 
 

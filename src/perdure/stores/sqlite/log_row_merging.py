@@ -17,8 +17,9 @@ from .apsw_types import Connection
 from .entry_id_index import add_ids
 from .pack_rows import PackRow, merge_rows
 from .schema import ADD_ROW
-from .schema import MERGED_ROW_BYTES as MERGED_ROW_BYTES  # noqa: PLC0414 - re-exported
 
+MERGED_ROW_BYTES: Final = 96 * 1024
+"""The bytes that are put into one row. Memory for more than 128 KiB is mapped, and cleared, each time it is read."""
 ROW_COST: Final = 512
 """The bytes that a row counts for in addition to its size, which limits the number of rows."""
 MAX_LOOSE_BYTES: Final = 320 * 1024

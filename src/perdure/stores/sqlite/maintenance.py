@@ -19,7 +19,7 @@ from .atomic_file_copy import rename_when_done
 from .database_file import connect, damaged_store_error, open_read_only, to_store_error
 from .log import verify_every_row
 from .page_checksums import find_checksum_vfs, has_checksums, write_checksums
-from .schema import APPLICATION_IDS, CHECKED_FORMATS, FORMAT, WITH_CHECKSUMS
+from .schema import APPLICATION_ID, FORMAT, UNCHECKED_FORMAT
 
 _log: Final = logging.getLogger("perdure.stores")
 
@@ -78,8 +78,8 @@ def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Non
 def verify(path: str | os.PathLike[str]) -> None:
     """Raise `StoreError` unless the file at `path` is an undamaged SQLite store that no process has open.
 
-    Every page is read and its checksum compared. A file without checksums, made by an older version, is read and
-    decoded completely; a warning in the log says that a changed byte may still go unnoticed.
+    Every page is read and its checksum compared. A file without checksums, made where SQLite cannot write them,
+    is read and decoded completely; a warning in the log says that a changed byte may still go unnoticed.
     """
     with _open_verified(make_path_absolute(path)):
         pass
@@ -88,15 +88,13 @@ def verify(path: str | os.PathLike[str]) -> None:
 def _copy_with_checksums(connection: Connection, place: str, vfs: str | None) -> None:
     """Write a compact copy of a store to an empty file, with a checksum on every page, also if the store has none."""
     connection.execute("VACUUM INTO ?", (place,))
-    version = int(connection.pragma("user_version"))
-    checked = WITH_CHECKSUMS.get(version)
-    if checked is None or find_checksum_vfs(vfs) is None:
+    if find_checksum_vfs(vfs) is None:
         return
     write_checksums(place, vfs)
-    if version != checked:
+    if connection.pragma("user_version") == UNCHECKED_FORMAT:
         copy = connect(place, vfs, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            copy.execute(f"PRAGMA user_version = {checked}")
+            copy.execute(f"PRAGMA user_version = {FORMAT}")
         finally:
             copy.close()
 
@@ -121,22 +119,23 @@ def _open_verified(path: str) -> Generator[Connection]:
 
 def _check_store(connection: Connection, path: str) -> None:
     _check_pages(connection, path)
-    if connection.pragma("application_id") not in APPLICATION_IDS:
-        raise StoreError(f"{path!r} is no store of perdure: choose another file")
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise StoreError(
+            f"{path!r} is no store of perdure, or one of a version before the first release: choose another file"
+        )
     if (version := connection.pragma("user_version")) > FORMAT:
         raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade perdure")
-    if version in CHECKED_FORMATS and not has_checksums(connection):
+    if version == FORMAT and not has_checksums(connection):
         raise damaged_store_error(path, "its header says that its pages have no checksums")
     for check in ("integrity_check(1)", "foreign_key_check"):
         found = connection.execute(f"PRAGMA {check}").fetchall()
         if found not in ([], [("ok",)]):
             raise StoreError(f"{path!r} is damaged ({found}): use another backup, or try `sqlite3 FILE .recover`")
-    if version not in CHECKED_FORMATS:
-        if version > 1:
-            verify_every_row(connection)
+    if version == UNCHECKED_FORMAT:
+        verify_every_row(connection)
         _log.warning(
-            "%r has no checksums, because an older version made it: it can be read completely, but that no byte of it "
-            "has changed is not verified",
+            "%r has no checksums, because it was made where SQLite cannot write them: it can be read completely, but "
+            "that no byte of it has changed is not verified",
             path,
         )
 

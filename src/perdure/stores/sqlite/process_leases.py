@@ -1,8 +1,7 @@
 """The leases of this process on the sessions of one SQLite file, and whether another process that has one is alive.
 
-The holder of a lease names the lock of its process (`stores/process_lock.py`). A holder without one, of an older
-version or where no lock could be had, and one whose lock cannot be seen, is known by the id of its process and its
-start.
+The holder of a lease names the lock of its process (`stores/process_lock.py`). A holder without one, where no lock
+could be had, and one whose lock cannot be seen, is known by the id of its process and its start.
 """
 
 import msgspec

@@ -10,7 +10,6 @@ the log do not have to wait for that, or pay for it at the next sync.
 import os
 import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -31,16 +30,13 @@ from .database_file import (
 )
 from .read_only_media import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
 
-FORMAT: Final = 2
+FORMAT: Final = 1
 """The version of the tables below, of the tokenizer, and of what counts as text. An index of another one is rebuilt."""
-_READABLE_FORMATS: Final = frozenset({1, FORMAT})
-"""Those that can be searched where they cannot be rebuilt: in format 1 there may be words of removed texts."""
 
 BUSY_SECONDS: Final = 10
 """The time to wait for other processes, whose batches take a tenth of a second at most."""
 
-_APPLICATION_ID: Final = 0x50524453  # the letters PRDS
-_APPLICATION_IDS: Final = frozenset({_APPLICATION_ID, 0x574E4453})  # and WNDS, while the project was called Windlass
+_APPLICATION_ID: Final = 0x50455253  # the letters PERS
 _GATHERED: Final = 8_000_000  # bytes: a whole batch, so that it is written at once, and merged with others less often
 _TOKENIZER: Final[tuple[str, ...]] = ("unicode61", "remove_diacritics", "2")
 
@@ -319,7 +315,7 @@ class SearchIndex:
         )
         disable_schema_programs(connection)
         try:
-            has_tables = _has_tables(connection, _READABLE_FORMATS)
+            has_tables = _has_tables(connection)
         except BaseException:
             connection.close()
             raise
@@ -424,13 +420,13 @@ def _read_varints(data: bytes) -> list[int]:
     return values[:-1]
 
 
-def _has_tables(connection: Connection, formats: AbstractSet[int] = frozenset({FORMAT})) -> bool:
+def _has_tables(connection: Connection) -> bool:
     stamp = connection.execute(
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) "
         "FROM pragma_application_id, pragma_user_version"
     ).get
     if stamp == (0, 0, 0):
         return False
-    if stamp[0] not in _APPLICATION_IDS or stamp[1] not in formats:
+    if stamp[:2] != (_APPLICATION_ID, FORMAT):
         raise StaleIndexError(f"the index has another format: {stamp!r}")
     return True
