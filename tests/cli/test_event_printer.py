@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.cli.event_printer import TextEventPrinter, format_tool_result
+from perdure.cli.event_printer import TerminalScreen, format_tool_result
 from perdure.cli.terminal_output import TerminalOutput
 from perdure.core.event import (
     Compacted,
@@ -30,9 +30,9 @@ def shown(capsys):
     """What a report of these events writes to both streams."""
 
     def show(*events) -> tuple[str, str]:
-        report = TextEventPrinter(TerminalOutput())
+        screen = TerminalScreen(TerminalOutput())
         for event in events:
-            report(event)
+            screen.show(event)
         written = capsys.readouterr()
         return written.out, written.err
 

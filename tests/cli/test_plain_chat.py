@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Agent, ToolContext, tool
 from perdure.cli import chat_command
-from perdure.cli.chat.chat_conversation import CUT_OFF
+from perdure.cli.screen import CUT_OFF
 from perdure.core.event import MessageAdded, ReplyFinished, RunStarted, TextDelta, ToolFinished
 from perdure.core.message import Text, assistant, user
 from perdure.models import register

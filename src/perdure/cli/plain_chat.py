@@ -12,8 +12,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from perdure.core.error import PerdureError, UsageError
-from perdure.core.event import Event, MessageAdded, RunEnded, ToolFinished
-from perdure.core.message import Message, ToolResult, user
+from perdure.core.event import Event
+from perdure.core.message import Message, user
 from perdure.core.permission_rule import Rule
 from perdure.runtime.agent import Agent
 from perdure.runtime.session import Session
@@ -21,7 +21,7 @@ from perdure.runtime.session import Session
 from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts
 from .chat.chat_commands import ChatCommands
 from .chat.chat_conversation import keep_partial_reply
-from .event_printer import TextEventPrinter, describe_early_end
+from .event_printer import TerminalScreen
 from .line_input import LineReader
 from .perdure_home import format_session_arguments
 from .permission_prompt import TerminalPermissionPrompt
@@ -40,8 +40,6 @@ KEYS: Final = {"Ctrl-C": "cancel the run; at the prompt, leave", "Ctrl-D": "leav
 _WITHOUT: Final = frozenset({"copy"})
 """Commands that need a terminal which understands control sequences."""
 _HELP: Final = "type a prompt; /help lists the commands, Ctrl-C cancels the run, Ctrl-D leaves"
-_MAX_RESULTS: Final = 100
-"""Tool results that can be shown in full: the last ones."""
 
 
 def run_plain_chat(options: RunCommandOptions) -> int:
@@ -82,24 +80,25 @@ class PlainChat:
         self.session: Session[Any] = agent.session(options.session_id)
         self.overrides = parts.build_overrides(options)
         """Options of the next run, such as its model and role."""
-        self.last_answer = ""
-        """The text of the last complete reply."""
         self._parts = parts
         self._options = options
         self._screen = screen
         self._keyboard = keyboard
         self._question = question
-        self._print = TextEventPrinter(screen)
+        self._view = TerminalScreen(screen, tells_end=True)
         self._questions = TerminalQuestions(self.session.display, keyboard, screen)
         self._commands = ChatCommands(self, KEYS, without=_WITHOUT)
-        self._results: list[ToolResult] = []
-        self._result_count = 0
         self._is_open = True
 
     @property
     def is_running(self) -> bool:
         """True while a run is in progress: never while a command is typed."""
         return False
+
+    @property
+    def last_answer(self) -> str:
+        """The text of the last complete reply."""
+        return self._view.last_answer
 
     @property
     def store(self) -> str:
@@ -148,22 +147,10 @@ class PlainChat:
         await keep_partial_reply(self.session, outcome)
 
     def _show(self, event: Event) -> None:
-        self._print(event)
+        self._view.show(event)
         self._questions(event)
         if can_ask_permission(event):
             self._question.allow_asking(event)
-        if event.path:
-            return
-        if isinstance(event, MessageAdded) and event.message.role == "assistant":
-            self.last_answer = event.message.text or self.last_answer
-        elif isinstance(event, ToolFinished):
-            self._keep_result(event.result)
-        elif isinstance(event, RunEnded) and (line := describe_early_end(event)):
-            self.note(line)
-
-    def _keep_result(self, result: ToolResult) -> None:
-        self._result_count += 1
-        self._results = [*self._results[-_MAX_RESULTS + 1 :], result]
 
     # -- for the commands ----------------------------------------------------------------------------------------------
 
@@ -180,10 +167,10 @@ class PlainChat:
 
     def show_result(self, number: int | None) -> bool:
         """Print a tool result in full: that of this number, or the last one; return False if there is none."""
-        place = len(self._results) if number is None else number - (self._result_count - len(self._results))
-        if not 1 <= place <= len(self._results):
+        call = self._view.find_call(number)
+        if call is None:
             return False
-        result = self._results[place - 1]
+        result = call.result
         self.note(to_one_line(f"tool {result.name} {result.status}:"))
         self._screen.note_rows("\n".join([f"    {to_one_line(line)}" for line in result.text.split("\n")]))
         return True
@@ -220,7 +207,7 @@ class PlainChat:
         for each in prompts[-1:]:
             self.note(to_one_line(f"{PROMPT}{each.original_text or each.text}"))
         for each in answers[-1:]:
-            self.last_answer = each.text
+            self._view.last_answer = each.text
             self._screen.write(f"{each.text}\n")
 
     async def resume(self, *, unpark: bool = False) -> bool:

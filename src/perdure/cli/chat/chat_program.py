@@ -13,9 +13,8 @@ from perdure.cli.agent_assembly import AgentParts, check_sandbox_for_yolo, colle
 from perdure.cli.library_warnings import redirect_warnings
 from perdure.cli.perdure_home import format_session_arguments
 from perdure.cli.permission_prompt import TerminalPermissionPrompt
-from perdure.cli.project_context import describe_missing_sandbox
 from perdure.cli.run_options import RunCommandOptions
-from perdure.cli.run_session import restore_agent_options
+from perdure.cli.run_session import describe_danger, restore_agent_options
 from perdure.cli.session_choice import shorten_id
 from perdure.cli.signals import SignalHandler
 from perdure.cli.terminal_output import TerminalOutput, to_one_line
@@ -33,7 +32,7 @@ from .chat_commands import COMMANDS, ChatCommands
 from .chat_conversation import ChatConversation
 from .chat_input_area import ChatInputArea
 from .chat_output_and_answers import ChatAnswerReader, ChatTerminalOutput
-from .event_view import ChatEventView
+from .event_view import WindowScreen
 from .input_completion import ChatCompleter
 from .input_history import open_input_history
 from .status_text import SPINNER, format_status
@@ -83,7 +82,7 @@ class ChatProgram:
         self.keyboard = ChatAnswerReader(self.window, self.screen)
         self.permission = TerminalPermissionPrompt(self.screen, self.keyboard)
         """The handler that asks for permission in the chat."""
-        self.view = ChatEventView(self.window, self.screen.note, self._load_diff)
+        self.view = WindowScreen(self.window, self.screen.note)
         self._conversation: ChatConversation | None = None
         self._questions: TerminalQuestions | None = None
         self._resumed_with_permission_question = False
@@ -179,9 +178,7 @@ class ChatProgram:
         for each in self._parts.notes:
             self.screen.note(to_one_line(each))
         if self._options.yes or self._options.yolo:
-            risk = describe_missing_sandbox(self._parts.options["extensions"])
-            danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
-            self.screen.note(f"every tool call is made without asking{danger}")
+            self.screen.note(f"every tool call is made without asking{describe_danger(self._parts)}")
         self.screen.note("type a prompt; /help lists the commands, Esc cancels, Ctrl-C twice leaves")
         await self.open_session(self.conversation.session)
         self._is_open.set()
@@ -230,7 +227,7 @@ class ChatProgram:
     # -- events --------------------------------------------------------------------------------------------------------
 
     async def _show(self, event: Event) -> None:
-        await self.view.show(event)
+        self.view.show(event, await self._load_diff(event))
         if self._questions is not None:
             self._questions(event)
         if isinstance(event, QuestionAsked) and event.about == "permission":
@@ -245,9 +242,11 @@ class ChatProgram:
             self._questions.cancel_all()
         self._questions = TerminalQuestions(self.conversation.session.display, self.keyboard, self.screen)
 
-    async def _load_diff(self, event: ToolFinished) -> str:
+    async def _load_diff(self, event: Event) -> str:
         """Return the change that a call has made to a file, as a diff; empty if it made none, or it is not known."""
-        if event.name not in {"edit", "write"} or event.result.is_error or self._parts.store.startswith("memory:"):
+        if not isinstance(event, ToolFinished) or event.path or event.name not in {"edit", "write"}:
+            return ""
+        if event.result.is_error or self._parts.store.startswith("memory:"):
             return ""
         from perdure.cli.file_changes_and_undo import build_diff, open_file_history
 
