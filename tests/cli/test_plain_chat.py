@@ -202,6 +202,19 @@ def test_a_call_is_asked_about_unless_everything_is_allowed(chat, tmp_path, monk
         (tmp_path / "hello.txt").unlink()
 
 
+def test_a_call_that_was_left_open_is_asked_about_when_its_session_is_opened(chat, perdure, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    for number in (1, 2):
+        prompt = f'Write "hello" to the text file {number}.txt'
+        perdure("run", "--no-coding", "--later", "--session", "s", prompt)
+        opened = chat("--no-coding", "--session", "s", typed=["y", prompt.replace(".txt", "0.txt"), "n"])
+        assert opened.stderr.count("Allow this call? (1 of 1, ") == 2
+        assert "its last run was cut off: it goes on now" in opened.stderr
+        assert (tmp_path / f"{number}.txt").read_text() == "hello"
+        assert not (tmp_path / f"{number}0.txt").exists()
+        assert opened.left == []
+
+
 def test_a_session_in_memory_is_not_named_at_the_end(chat):
     result = chat("--store", "memory:", typed=["Calculate 6 * 7"])
     assert "42" in result.stdout
