@@ -20,7 +20,7 @@ from perdure import ConfigError, PerdureError, StoreError
 from perdure.config import TrustedFiles
 from perdure.core.permissions import Grant
 from perdure.credentials import FileVault
-from perdure.files import decision_file
+from perdure.files import decision_file, private_file
 from perdure.files.decision_file import DecisionFile
 from perdure.interaction import GrantFile
 from perdure.mcp.login.login_file import LoginFile, StoredLogin
@@ -296,7 +296,8 @@ def test_processes_lose_nothing_of_each_other(path: Path) -> None:
 def test_a_system_without_locks_of_folders_is_used_without(
     kind: Kind, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decision_file, "_IS_POSIX", False)
+    for module in (decision_file, private_file):
+        monkeypatch.setattr(module, "_IS_POSIX", False)
     kind.store(str(path), "a")
     assert kind.names(str(path)) == ["a"]
 

@@ -58,11 +58,12 @@ class TrustFile:
 
     def remove_trusted(self, path: str) -> bool:
         """Revoke trust for any content at this path. Return False if there was none."""
-        if all(each.path != path for each in self.load_trusted()):
-            return False
         with self._file.lock():
-            self._store([each for each in self.load_trusted() if each.path != path])
-        return True
+            agreed = self.load_trusted()
+            left = [each for each in agreed if each.path != path]
+            if len(left) < len(agreed):
+                self._store(left)
+            return len(left) < len(agreed)
 
     def _check_folder(self) -> None:
         """Raise `ConfigError` if another user could replace the file, whoever has written it."""

@@ -67,11 +67,11 @@ class FileVault:
 
     def remove(self, name: str) -> bool:
         """Remove a secret from the file; return True if there was one."""
-        if name not in self.names():
-            return False
         with self._file.lock():
+            if name not in self.names():
+                return False
             self._replace_entry(name, None)
-        return True
+            return True
 
     def _read_secrets(self) -> dict[str, Secret]:
         """Return the secrets of the file, which is read again if it has changed."""

@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.core.error import ConfigError, PerdureError
 
-from .private_file import replace_private_file
+from .private_file import lock_folder, replace_private_file
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -128,20 +128,15 @@ class DecisionFile(Generic[_Content]):
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:
-        """Keep other threads and processes from changing the file during a block; that needs no lock file.
+        """Keep other threads and processes from changing the file during a block; its folder is made if there is none.
 
-        What the block reads is what `replace` replaces. The folder is made if there is none.
+        What the block reads is what `replace` replaces.
         """
         with self._changing, contextlib.ExitStack() as stack:
             with self._convert_os_errors("written"):
                 folder = os.path.dirname(self.path) or os.curdir
                 os.makedirs(folder, mode=0o700, exist_ok=True)
-                if _IS_POSIX:
-                    import fcntl  # which Windows does not have
-
-                    descriptor = os.open(folder, os.O_RDONLY)
-                    stack.callback(os.close, descriptor)
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                stack.enter_context(lock_folder(folder))
             yield
 
     def replace(self, content: bytes) -> None:

@@ -4,11 +4,13 @@
 import contextlib
 import os
 import stat
+from collections.abc import Generator
 from typing import Final
 
 from perdure.core.clock_and_ids import new_id
 
 _PRIVATE: Final = 0o600
+_IS_POSIX: Final = os.name == "posix"
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -48,7 +50,7 @@ def replace_private_file(path: str, content: bytes, mode: int = _PRIVATE) -> Non
 
 def _sync_folder(folder: str) -> None:
     """Wait until the new name is on the disk. A file system that cannot do that keeps what it has."""
-    if os.name != "posix":
+    if not _IS_POSIX:
         return
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
@@ -56,3 +58,22 @@ def _sync_folder(folder: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def lock_folder(folder: str) -> Generator[None]:
+    """Keep other threads and processes that do the same out of a folder during a block; that needs no lock file.
+
+    Windows has no such locks: there, nobody is kept out.
+    """
+    if not _IS_POSIX:
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
