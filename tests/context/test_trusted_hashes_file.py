@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure import ConfigError
 from perdure.context.trusted_hashes_file import TrustedItem, TrustFile
 
 SKILL = TrustedItem("d1", "/skills/a", "a", {"SKILL.md": "f1"})
@@ -38,6 +39,24 @@ def test_trust_is_revoked_once(path: Path) -> None:
     file.add_trusted(ROLE)
     assert [file.remove_trusted("/skills/a") for _ in range(2)] == [True, False]
     assert file.load_trusted() == (ROLE,)
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_a_file_in_a_folder_that_others_can_write_to_is_not_used(path: Path, mode: int) -> None:
+    file = TrustFile(str(path))
+    path.parent.mkdir()
+    path.parent.chmod(mode)
+    assert file.load_trusted() == ()
+    path.parent.chmod(0o700)
+    file.add_trusted(SKILL)
+    path.parent.chmod(mode)
+    with pytest.raises(ConfigError) as refused:
+        file.add_trusted(ROLE)
+    assert str(refused.value) == (
+        f"others can write to {str(path.parent)!r}, so trust.json in it is not used: chmod 700 it, and check the file"
+    )
+    path.parent.chmod(0o755)
+    assert file.load_trusted() == (SKILL,)
 
 
 def test_a_path_may_begin_with_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
