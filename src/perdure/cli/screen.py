@@ -134,8 +134,8 @@ class Screen(ABC):
                 self._has_text = True
                 self.waiting_for = self.answering or self.waiting_for
                 self.add_text(text)
-            case MessageAdded(message=message):
-                self._show_message(message, is_stored=False)
+            case MessageAdded(message=message) if event.run_id or not message.text.endswith(CUT_OFF):
+                self._show_message(message, is_stored=False)  # what a chat adds after a run is on the screen already
             case ReplyDiscarded(reason=reason) if not event.aside:  # it was no part of the conversation
                 self._finish_reply()
                 if reason != "CancelledError":  # that it was cancelled is said at the end of the run
@@ -171,8 +171,6 @@ class Screen(ABC):
     def _show_message(self, message: Message, *, is_stored: bool) -> None:
         if message.role != "assistant":
             self.show_message(message, is_stored=is_stored)
-            return
-        if message.text.endswith(CUT_OFF) and not is_stored:  # it is on the screen already
             return
         if not self._has_text:  # a model may send its whole reply at the end
             self.add_text(message.text)

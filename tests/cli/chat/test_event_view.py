@@ -197,6 +197,13 @@ def test_a_reply_that_was_cancelled_is_not_printed_a_second_time(view, window, n
     assert notes == ["cancelled; what was written so far is kept, and the next prompt goes on from there"]
 
 
+def test_a_model_that_repeats_the_words_about_a_cancelled_reply_is_shown(view, window):
+    words = f"You saw: {CUT_OFF}"
+    show(view, TextDelta(words), MessageAdded(assistant(words), run_id="r"), MessageAdded(assistant(words), run_id="r"))
+    assert window.take() == ["", "  You saw: (The user", "  cancelled the reply here.)"] * 2
+    assert view.last_answer == words
+
+
 def test_a_reply_that_broke_off_is_printed_with_the_reason_unless_it_was_an_aside(view, window, notes):
     show(view, TextDelta("Half"), ReplyDiscarded(turn=1, reason="aside", aside=True))
     assert (window.take(), notes) == ([], [])
