@@ -49,7 +49,9 @@ COPIED = (
     "bench",
     "scripts",
     "pyproject.toml",
+    "constraints.txt",
     "README.md",
+    "ARCHITECTURE.md",
     "CHANGELOG.md",
     "Makefile",
 )

@@ -2,7 +2,8 @@
 
 import pytest
 
-from perdure.cli.event_printer import TextEventPrinter, format_tool_result
+from perdure.cli.event_printer import TerminalScreen, format_tool_result
+from perdure.cli.screen import CUT_OFF
 from perdure.cli.terminal_output import TerminalOutput
 from perdure.core.event import (
     Compacted,
@@ -30,9 +31,9 @@ def shown(capsys):
     """What a report of these events writes to both streams."""
 
     def show(*events) -> tuple[str, str]:
-        report = TextEventPrinter(TerminalOutput())
+        screen = TerminalScreen(TerminalOutput())
         for event in events:
-            report(event)
+            screen.show(event)
         written = capsys.readouterr()
         return written.out, written.err
 
@@ -47,6 +48,10 @@ def test_words_come_as_they_are_said_and_end_with_a_line(shown):
 
 def test_words_that_were_not_streamed_are_written_when_the_reply_is_there(shown):
     assert shown(MessageAdded(assistant("Hello."))) == ("Hello.\n", "")
+
+
+def test_a_model_that_repeats_the_words_about_a_cancelled_reply_is_shown(shown):
+    assert shown(MessageAdded(assistant(f"Hello. {CUT_OFF}"), run_id="r")) == (f"Hello. {CUT_OFF}\n", "")
 
 
 def test_what_others_say_is_not_repeated(shown):

@@ -150,7 +150,8 @@ def test_what_is_allowed_for_ever_can_be_found_and_taken_back(shell):
     kept.write_text("not json\n", encoding="utf-8")
     result = shell.run("run", WRITE.format("a.txt"))
     assert (result.returncode, result.stdout) == (74, "")
-    assert "error: line 1 of the grants in " in result.stderr
+    assert "error: the grant file " in result.stderr
+    assert "cannot be parsed (line 1: " in result.stderr
     assert kept.read_text(encoding="utf-8") == "not json\n"
 
 

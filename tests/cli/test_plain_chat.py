@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Agent, ToolContext, tool
 from perdure.cli import chat_command
-from perdure.cli.chat.chat_conversation import CUT_OFF
+from perdure.cli.screen import CUT_OFF
 from perdure.core.event import MessageAdded, ReplyFinished, RunStarted, TextDelta, ToolFinished
 from perdure.core.message import Text, assistant, user
 from perdure.models import register
@@ -200,6 +200,19 @@ def test_a_call_is_asked_about_unless_everything_is_allowed(chat, tmp_path, monk
     for option in ("--yes", "--yolo"):
         assert "Allow this call?" not in chat("--no-coding", option, typed=[prompt]).stderr
         (tmp_path / "hello.txt").unlink()
+
+
+def test_a_call_that_was_left_open_is_asked_about_when_its_session_is_opened(chat, perdure, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    for number in (1, 2):
+        prompt = f'Write "hello" to the text file {number}.txt'
+        perdure("run", "--no-coding", "--later", "--session", "s", prompt)
+        opened = chat("--no-coding", "--session", "s", typed=["y", prompt.replace(".txt", "0.txt"), "n"])
+        assert opened.stderr.count("Allow this call? (1 of 1, ") == 2
+        assert "its last run was cut off: it goes on now" in opened.stderr
+        assert (tmp_path / f"{number}.txt").read_text() == "hello"
+        assert not (tmp_path / f"{number}0.txt").exists()
+        assert opened.left == []
 
 
 def test_a_session_in_memory_is_not_named_at_the_end(chat):

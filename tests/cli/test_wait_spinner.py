@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from perdure.cli import wait_spinner
+from perdure.cli.event_printer import TerminalScreen
+from perdure.cli.terminal_output import TerminalOutput
 from perdure.cli.wait_spinner import WaitSpinner
 from perdure.core.event import (
     Event,
@@ -37,15 +39,19 @@ def test_without_a_terminal_there_is_none(shell):
     assert "waiting" not in shell.run("run", "Calculate 6 * 7").stderr
 
 
-class Screen:
-    """A terminal that notes what is written to it."""
+class Output(TerminalOutput):
+    """A terminal that notes what is drawn beside its lines, and which lines the screen with the events would print."""
 
     def __init__(self) -> None:
+        super().__init__(quiet=True)
         self.written: list[str] = []
-        self.is_at_line_start = True
+        self.shown = TerminalScreen(self, with_text=False)
 
     def write_question(self, text: str) -> None:
         self.written.append(text)
+
+    def make_spinner(self, *, is_enabled: bool = True) -> WaitSpinner:
+        return WaitSpinner(self, lambda: self.shown.waiting_for, is_enabled=is_enabled)
 
 
 @pytest.fixture
@@ -55,7 +61,7 @@ def screen(monkeypatch):
     monkeypatch.setattr(wait_spinner, "TICK_SECONDS", 1 / 1024)
     monkeypatch.setattr(wait_spinner, "FIRST_SECONDS", 4 / 1024)
     monkeypatch.setenv("COLUMNS", "80")
-    return Screen()
+    return Output()
 
 
 def started(call_id: str, name: str) -> ToolStarted:
@@ -82,9 +88,9 @@ def finished(call_id: str) -> ToolFinished:
     ],
 )
 async def test_what_is_waited_for_is_learned_from_events(screen, events, shown):
-    with WaitSpinner(screen, is_enabled=True) as spinner:
+    with screen.make_spinner():
         for event in events:
-            spinner.follow(event)
+            screen.shown.show(event)
         await until(lambda: len(screen.written) >= 5)
     frames = [f"\r\x1b[K{each} waiting for {shown}" for each in "\\|/-\\"]
     count = len(screen.written)
@@ -97,11 +103,11 @@ async def test_what_is_waited_for_is_learned_from_events(screen, events, shown):
 
 @pytest.mark.parametrize("event", [QuestionAsked("q", "permission"), RunEnded("done"), RunWaiting(()), finished("1")])
 async def test_while_a_person_is_asked_and_after_the_end_nothing_is_waited_for(screen, event: Event):
-    with WaitSpinner(screen, is_enabled=True) as spinner:
-        spinner.follow(started("1", "read"))
+    with screen.make_spinner() as spinner:
+        screen.shown.show(started("1", "read"))
         await until(lambda: screen.written)
         spinner.clear()
-        spinner.follow(event)
+        screen.shown.show(event)
         count = len(screen.written)
         assert screen.written[-1] == "\r\x1b[K"
         await until_ticked(8)
@@ -115,10 +121,10 @@ async def until_ticked(count: int) -> None:
     await rounds(3)
 
 
-async def test_nothing_is_drawn_into_a_line_that_has_begun(screen):
-    screen.is_at_line_start = False
-    with WaitSpinner(screen, is_enabled=True) as spinner:
-        spinner.follow(started("1", "read"))
+async def test_nothing_is_drawn_into_a_line_that_has_begun(screen, monkeypatch):
+    monkeypatch.setattr(Output, "is_at_line_start", False)
+    with screen.make_spinner():
+        screen.shown.show(started("1", "read"))
         await until_ticked(8)
     assert screen.written == []
 
@@ -128,17 +134,17 @@ async def test_a_quiet_command_and_a_terminal_without_a_cursor_have_no_spinner(
     screen, monkeypatch, is_enabled: bool, has_cursor: bool
 ):
     monkeypatch.setattr(wait_spinner, "uses_cursor", lambda: has_cursor)
-    spinner: Any = WaitSpinner(screen, is_enabled=is_enabled)
+    spinner: Any = screen.make_spinner(is_enabled=is_enabled)
     with spinner:
-        spinner.follow(started("1", "read"))
+        screen.shown.show(started("1", "read"))
         await until_ticked(8)
     assert screen.written == []
 
 
 async def test_after_output_the_spinner_waits_again_before_it_appears(screen, monkeypatch):
     monkeypatch.setattr(wait_spinner, "FIRST_SECONDS", 10.0)
-    with WaitSpinner(screen, is_enabled=True) as spinner:
-        spinner.follow(started("1", "read"))
+    with screen.make_spinner() as spinner:
+        screen.shown.show(started("1", "read"))
         await until_ticked(8)
         assert screen.written == []
         monkeypatch.setattr(wait_spinner, "FIRST_SECONDS", 4 / 1024)

@@ -1,15 +1,12 @@
 """Pins: what has changed since it was agreed to is off."""
 
 import hashlib
-import stat
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.error import ConfigError
 from perdure.mcp.listed_tool import check_tool_list
 from perdure.mcp.pin_file import PinFile, build_server_identity
 from perdure.mcp.server_settings import McpServer
@@ -126,50 +123,10 @@ def test_the_values_of_secrets_are_in_no_pin(pins):
     assert build_server_identity(server) == build_server_identity(replace(server, env={"TOKEN": "other"}))
 
 
-def test_the_file_is_for_its_owner_alone(pins):
-    assert stat.S_IMODE(Path(pins.path).stat().st_mode) == 0o600
-    assert stat.S_IMODE(Path(pins.path).parent.stat().st_mode) == 0o700
-    assert [each.name for each in Path(pins.path).parent.iterdir()] == ["pins.json"]
-    Path(pins.path).chmod(0o666)
-    with pytest.raises(ConfigError, match="others can write"):
-        pins.find_changes(SERVER, tools())
-
-
-def test_a_damaged_file_switches_nothing_on(pins):
-    Path(pins.path).write_text("{", "utf-8")
-    with pytest.raises(ConfigError, match="cannot be parsed"):
-        pins.find_changes(SERVER, tools())
-
-
 def test_a_server_can_be_forgotten(pins):
     assert pins.forget("s")
     assert not pins.forget("s")
     assert pins.find_changes(SERVER, tools(title="x")) == []
-
-
-def test_servers_that_are_seen_at_the_same_time_are_all_pinned(tmp_path):
-    files = [PinFile(tmp_path / "pins.json") for _ in range(2)]  # as two processes have
-    names = [f"s{number}" for number in range(24)]
-    with ThreadPoolExecutor(12) as pool:
-        places = enumerate(names)
-        list(pool.map(lambda each: files[each[0] % 2].find_changes(replace(SERVER, name=each[1]), []), places))
-    assert sorted(files[0].load_pins()) == sorted(names)
-
-
-def test_a_folder_that_is_a_file_is_a_typed_error(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be"):
-        PinFile(tmp_path / "file" / "pins.json").find_changes(SERVER, [])
-
-
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o622])
-def test_a_file_that_anybody_else_can_write_to_is_not_used(pins, mode):
-    Path(pins.path).chmod(mode)
-    with pytest.raises(ConfigError) as caught:
-        pins.load_pins()
-    assert str(caught.value) == f"others can write to {pins.path!r}, so it is not used: chmod 600 it, and check it"
-    Path(pins.path).chmod(0o644)
-    assert list(pins.load_pins()) == ["s"]
 
 
 def test_without_a_path_pins_last_as_long_as_the_process():
@@ -214,30 +171,6 @@ def test_an_identity_has_what_decides_which_code_runs(tmp_path):
     for transport in ("http", "sse"):
         far = McpServer(name="s", transport=transport, url="https://a.example/mcp", headers={"x-key": "hunter2"})
         assert build_server_identity(far) == {"transport": transport, "url": "https://a.example/mcp"}
-
-
-@pytest.mark.parametrize("function", ["replace", "fsync"])
-def test_pins_that_cannot_be_stored_leave_the_file_as_it_was_and_nothing_beside_it(
-    pins: PinFile, monkeypatch: pytest.MonkeyPatch, function: str
-) -> None:
-    assert pins.path is not None
-    path = Path(pins.path)
-    before = path.read_bytes()
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(f"os.{function}", fail)
-    with pytest.raises(ConfigError) as caught:
-        pins.approve(SERVER, tools(title="new"))
-    assert str(caught.value) == "the pins of MCP servers cannot be stored: [Errno 28] No space left on device"
-    assert path.read_bytes() == before
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-
-
-def test_pins_that_cannot_be_read_are_a_typed_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^the pins of MCP servers cannot be read: .*Is a directory"):
-        PinFile(tmp_path).load_pins()
 
 
 def test_a_file_is_written_only_when_a_pin_has_changed(pins: PinFile) -> None:

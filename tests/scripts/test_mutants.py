@@ -1,6 +1,7 @@
 """Mutants: small changes of the source that the tests have to notice."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -9,6 +10,7 @@ import pytest
 
 from scripts import mutants, reached_lines
 from scripts.mutants import (
+    COPIED,
     ROOT,
     Finder,
     Mutant,
@@ -246,6 +248,13 @@ def test_what_the_tests_need_is_copied_and_nothing_else(project, tmp_path):
     (project / ".venv").mkdir()
     copied = copy_project(project, tmp_path / "copy")
     assert sorted(path.name for path in copied.iterdir()) == ["pyproject.toml", "src", "tests"]
+
+
+def test_each_file_that_tests_read_is_copied_for_without_it_they_would_kill_every_mutant():
+    texts = [each.read_text("utf-8") for each in (ROOT / "tests").rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r'\bROOT / "(\w+\.\w+)"', text)}
+    assert "pyproject.toml" in read
+    assert read - {*COPIED} == set()
 
 
 def test_the_same_seed_draws_the_same_mutants_and_the_seed_is_always_told(capsys):

@@ -242,18 +242,8 @@ def _write_file(path: str, values: dict[str, Any]) -> None:
     """Replace a file as a whole. One of the user's own is for the user alone: headers may have secrets in them."""
     import msgspec
 
-    from perdure.files.atomic_file import open_atomic_file
+    from perdure.files.private_file import replace_private_file
 
-    folder = os.path.dirname(os.path.abspath(path))  # a link is replaced, and not what it leads to
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    data = memoryview(msgspec.json.format(msgspec.json.encode(values), indent=2) + b"\n")
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with open_atomic_file(descriptor, os.path.basename(path)) as file:  # noqa: PTH119 - as above
-            os.fchmod(file.descriptor, 0o600 if path == get_user_servers_path() else 0o644)
-            while data:
-                data = data[os.write(file.descriptor, data) :]
-            os.fsync(file.descriptor)
-            file.replace()
-    finally:
-        os.close(descriptor)
+    os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
+    data = msgspec.json.format(msgspec.json.encode(values), indent=2) + b"\n"
+    replace_private_file(path, data, 0o600 if path == get_user_servers_path() else 0o644)  # a link too is replaced

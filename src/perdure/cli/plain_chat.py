@@ -9,30 +9,25 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from perdure.core.error import PerdureError, UsageError
-from perdure.core.event import Event, MessageAdded, RunEnded, ToolFinished
-from perdure.core.message import Message, ToolResult, user
-from perdure.core.permission_rule import Rule
+from perdure.core.event import Event
+from perdure.core.message import Message, user
 from perdure.runtime.agent import Agent
 from perdure.runtime.session import Session
 
-from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts
+from .agent_assembly import AgentParts
+from .chat.chat import Chat, prepare_chat
 from .chat.chat_commands import ChatCommands
 from .chat.chat_conversation import keep_partial_reply
-from .event_printer import TextEventPrinter, describe_early_end
+from .event_printer import TerminalScreen
 from .line_input import LineReader
-from .perdure_home import format_session_arguments
-from .permission_prompt import TerminalPermissionPrompt
 from .project_context import describe_unused_skills
 from .resume_check import check_can_resume
 from .run_options import RunCommandOptions
-from .run_session import StartRun, can_ask_permission, restore_agent_options, show_run
+from .run_session import StartRun, show_run
 from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
 from .terminal_output import TerminalOutput, report_error, to_one_line
-from .tool_question_prompt import TerminalQuestions
 
 PROMPT = "> "
 KEYS: Final = {"Ctrl-C": "cancel the run; at the prompt, leave", "Ctrl-D": "leave"}
@@ -40,8 +35,6 @@ KEYS: Final = {"Ctrl-C": "cancel the run; at the prompt, leave", "Ctrl-D": "leav
 _WITHOUT: Final = frozenset({"copy"})
 """Commands that need a terminal which understands control sequences."""
 _HELP: Final = "type a prompt; /help lists the commands, Ctrl-C cancels the run, Ctrl-D leaves"
-_MAX_RESULTS: Final = 100
-"""Tool results that can be shown in full: the last ones."""
 
 
 def run_plain_chat(options: RunCommandOptions) -> int:
@@ -51,82 +44,35 @@ def run_plain_chat(options: RunCommandOptions) -> int:
 
 
 async def _chat(options: RunCommandOptions) -> int:
-    wish = (
-        options.agent if options.session_id is None else await restore_agent_options(options.agent, options.session_id)
-    )
-    options = replace(options, agent=wish)
-    parts = collect_agent_parts(wish)
-    if options.yolo:
-        check_sandbox_for_yolo(parts.options["extensions"])
-    screen, keyboard = TerminalOutput(), LineReader()
-    question = TerminalPermissionPrompt(screen, keyboard)
-    gate = parts.build_gate(question, yes=options.yes or options.yolo)
-    agent = parts.build_agent(permission=gate, answer_timeout_seconds=float("inf"))
-    async with agent:
-        chat = PlainChat(agent, parts, options, screen, question=question, keyboard=keyboard)
-        await chat.run()
-        if not parts.store.startswith("memory:") and await chat.session.info() is not None:
-            named = format_session_arguments(shorten_id(chat.session.session_id), wish.store)
-            screen.note(f"go on with: perdure --session {named}")
+    chat = PlainChat(*await prepare_chat(options))
+    async with chat.build_agent() as agent:
+        await chat.run(agent)
     return 0
 
 
-class PlainChat:
+class PlainChat(Chat):
     """Reads prompts and commands from the terminal, and prints the events of the runs that answer them."""
 
-    def __init__(
-        self, agent: Agent[Any], parts: AgentParts, options: RunCommandOptions, screen: TerminalOutput, *,
-        keyboard: LineReader, question: TerminalPermissionPrompt,
-    ) -> None:  # fmt: skip
-        self.agent = agent
-        self.session: Session[Any] = agent.session(options.session_id)
-        self.overrides = parts.build_overrides(options)
-        """Options of the next run, such as its model and role."""
-        self.last_answer = ""
-        """The text of the last complete reply."""
-        self._parts = parts
-        self._options = options
-        self._screen = screen
-        self._keyboard = keyboard
-        self._question = question
-        self._print = TextEventPrinter(screen)
-        self._questions = TerminalQuestions(self.session.display, keyboard, screen)
+    def __init__(self, options: RunCommandOptions, parts: AgentParts) -> None:
+        output = TerminalOutput()
+        super().__init__(options, parts, output, LineReader(), TerminalScreen(output, tells_end=True))
         self._commands = ChatCommands(self, KEYS, without=_WITHOUT)
-        self._results: list[ToolResult] = []
-        self._result_count = 0
         self._is_open = True
 
-    @property
-    def is_running(self) -> bool:
-        """True while a run is in progress: never while a command is typed."""
-        return False
-
-    @property
-    def store(self) -> str:
-        """The store of the sessions."""
-        return self._parts.store
-
-    @property
-    def model_name(self) -> str:
-        """Name of the model that was chosen at the start."""
-        return self._parts.choice.model
-
-    @property
-    def rules(self) -> Sequence[Rule]:
-        """The permission rules of the configuration and of the command line."""
-        return self._parts.list_rules()
-
-    async def run(self) -> None:
+    async def run(self, agent: Agent[Any]) -> None:
         """Answer prompts until the input ends, or the user leaves."""
+        self.agent = agent
+        self.overrides = self._parts.build_overrides(self._options)
         self.note(f"model {self._parts.choice.model}: {self._parts.choice.reason or 'you named it'}")
         for each in self._parts.notes:
             self.note(to_one_line(each))
         self.note(_HELP)
-        await self.open_session(self.session)
+        await self.open_session(agent.session(self._options.session_id))
         while self._is_open and (line := await self.ask(PROMPT)) is not None:
             if line.strip():
                 await self._handle(line)
-        self._questions.cancel_all()
+        self._cancel_questions()
+        await self._name_next_command()
 
     async def _handle(self, line: str) -> None:
         try:
@@ -143,49 +89,31 @@ class PlainChat:
 
     async def _perform(self, start: StartRun) -> None:
         """Show a run while Ctrl-C cancels it."""
-        with SignalHandler(self._screen.note) as interrupts:
+        with SignalHandler(self._output.note) as interrupts:
             outcome = await show_run(self.session, start, self._show, interrupts)
         await keep_partial_reply(self.session, outcome)
 
     def _show(self, event: Event) -> None:
-        self._print(event)
-        self._questions(event)
-        if can_ask_permission(event):
-            self._question.allow_asking(event)
-        if event.path:
-            return
-        if isinstance(event, MessageAdded) and event.message.role == "assistant":
-            self.last_answer = event.message.text or self.last_answer
-        elif isinstance(event, ToolFinished):
-            self._keep_result(event.result)
-        elif isinstance(event, RunEnded) and (line := describe_early_end(event)):
-            self.note(line)
-
-    def _keep_result(self, result: ToolResult) -> None:
-        self._result_count += 1
-        self._results = [*self._results[-_MAX_RESULTS + 1 :], result]
+        self._view.show(event)
+        self._ask_about(event)
 
     # -- for the commands ----------------------------------------------------------------------------------------------
 
-    def note(self, text: str) -> None:
-        """Print a note of the chat itself."""
-        self._screen.note(text)
-
     def print_rows(self, rows: Sequence[str]) -> None:
         """Print rows that are sanitised and framed already."""
-        self._screen.note_rows("\n".join(rows))
+        self._output.note_rows("\n".join(rows))
 
     def show_command(self, text: str) -> None:
         """Print nothing: the terminal shows what is typed."""
 
     def show_result(self, number: int | None) -> bool:
         """Print a tool result in full: that of this number, or the last one; return False if there is none."""
-        place = len(self._results) if number is None else number - (self._result_count - len(self._results))
-        if not 1 <= place <= len(self._results):
+        call = self._view.find_call(number)
+        if call is None:
             return False
-        result = self._results[place - 1]
+        result = call.result
         self.note(to_one_line(f"tool {result.name} {result.status}:"))
-        self._screen.note_rows("\n".join([f"    {to_one_line(line)}" for line in result.text.split("\n")]))
+        self._output.note_rows("\n".join([f"    {to_one_line(line)}" for line in result.text.split("\n")]))
         return True
 
     def offer_prompt(self, text: str) -> None:
@@ -197,17 +125,9 @@ class PlainChat:
         """Raise `UsageError`: such a terminal has no clipboard."""
         raise UsageError(f"{len(text):,} characters cannot be copied: the terminal understands no control sequences")
 
-    async def ask(self, question: str) -> str | None:
-        """Print a question, and return the typed line; `None` at the end of the input."""
-        async with self._keyboard.lock:
-            self._screen.write_question(question)
-            return await self._keyboard.read_line()
-
     async def open_session(self, session: Session[Any]) -> None:
         """Make a session the current one: print its last prompt and answer, and go on with an open run."""
-        self._questions.cancel_all()
-        self.session = session
-        self._questions = TerminalQuestions(session.display, self._keyboard, self._screen)
+        self._connect_questions(session)
         messages = await session.messages()
         if messages:
             self.note(f"session {shorten_id(session.session_id)}, {len(messages)} messages; the last of them:")
@@ -220,8 +140,8 @@ class PlainChat:
         for each in prompts[-1:]:
             self.note(to_one_line(f"{PROMPT}{each.original_text or each.text}"))
         for each in answers[-1:]:
-            self.last_answer = each.text
-            self._screen.write(f"{each.text}\n")
+            self._view.last_answer = each.text
+            self._output.write(f"{each.text}\n")
 
     async def resume(self, *, unpark: bool = False) -> bool:
         """Go on with the run of the session that was cut off; return False if there is none."""
@@ -234,6 +154,7 @@ class PlainChat:
         except PerdureError as error:
             report_error(str(error))
             return False
+        self._expect_questions(state)
         self.note("its last run was cut off: it goes on now")
         await self._perform(lambda: session.resume(unpark=unpark))
         return True

@@ -85,16 +85,16 @@ def _build_agent(screen: TerminalOutput, wish: "AgentOptions", *, as_json: bool)
     from perdure.core.event import Entry, QuestionAsked
 
     from .agent_assembly import collect_agent_parts
-    from .event_printer import TextEventPrinter
+    from .event_printer import TerminalScreen
     from .line_input import LineReader
     from .permission_prompt import TerminalPermissionPrompt
     from .terminal_output import can_ask_user
 
     question = TerminalPermissionPrompt(screen, LineReader()) if can_ask_user() else None
-    report = TextEventPrinter(screen)
+    shown = TerminalScreen(screen)
 
     async def show(entry: Entry) -> None:
-        report(entry.event)
+        shown.show(entry.event)
         if question is not None and isinstance(entry.event, QuestionAsked):
             question.allow_asking(entry.event)
 

@@ -20,7 +20,7 @@ from perdure.runtime.session import Session
 from perdure.stores import open_store
 
 from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts, resolve_store
-from .event_printer import JsonEventPrinter, TextEventPrinter
+from .event_printer import JsonEventPrinter, TerminalScreen
 from .library_warnings import redirect_warnings
 from .line_input import LineReader
 from .perdure_home import build_session_not_found, describe_open_question, format_session_arguments
@@ -68,7 +68,8 @@ async def _run_with_signals(order: RunCommandOptions) -> int:
 
 async def _run_attended(order: RunCommandOptions, screen: TerminalOutput, interrupts: SignalHandler) -> int:
     """Run the agent while signals are handled, and return the exit code."""
-    report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen, with_text=order.schema is None)
+    view = TerminalScreen(screen, with_text=order.schema is None)
+    report = JsonEventPrinter(screen) if order.as_json else view.show
     keyboard = LineReader()
     question = TerminalPermissionPrompt(screen, keyboard) if can_ask_user() else None
     equipment = collect_agent_parts(
@@ -77,14 +78,12 @@ async def _run_attended(order: RunCommandOptions, screen: TerminalOutput, interr
     if order.yolo:
         check_sandbox_for_yolo(equipment.options["extensions"])
     if order.yes:
-        risk = describe_missing_sandbox(equipment.options["extensions"])
-        danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
-        warn(f"--yes: every tool call is made without asking{danger}")
+        warn(f"--yes: every tool call is made without asking{describe_danger(equipment)}")
     headings = [*_list_notes(equipment, order)]
     if order.prompt is not None and "/" in order.prompt:
         headings += describe_unused_skills(order.prompt, os.curdir, equipment.options.get("skills"))
 
-    spinner = WaitSpinner(screen, is_enabled=not (order.quiet or order.as_json))
+    spinner = WaitSpinner(screen, lambda: view.waiting_for, is_enabled=not (order.quiet or order.as_json))
 
     def show_warning(text: str) -> None:
         spinner.clear()
@@ -94,7 +93,6 @@ async def _run_attended(order: RunCommandOptions, screen: TerminalOutput, interr
         spinner.clear()
         while headings:
             screen.note(headings.pop(0))
-        spinner.follow(event)
         report(event)
         slots(event)
         if question is not None and can_ask_permission(event):
@@ -125,6 +123,12 @@ async def _run_attended(order: RunCommandOptions, screen: TerminalOutput, interr
             name = shorten_id(session.session_id)
             screen.note(f"session {name}; go on with: {_format_next_command(order, name)}")
         return code
+
+
+def describe_danger(equipment: AgentParts) -> str:
+    """Return the end of a sentence about calls that nobody is asked about; empty if commands run in a sandbox."""
+    risk = describe_missing_sandbox(equipment.options["extensions"])
+    return f", commands too, and they run without a sandbox: {risk}" if risk else ""
 
 
 def _print_result(outcome: Outcome[Any] | None, order: RunCommandOptions, screen: TerminalOutput) -> None:

@@ -20,6 +20,7 @@ from perdure.core.error import ConfigError
 from .file_head import UnreadableFile, read_file_head
 from .jail import MOST_READ_BYTES, compute_digest
 from .perdure_home import expand_user_path
+from .private_file import lock_folder
 from .runtime_files import trust_runtime_file
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -49,7 +50,7 @@ class SnapshotFolder:
         try:
             os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)  # noqa: PTH120
             os.chmod(self.folder, 0o700)
-            with self._lock_folder():
+            with lock_folder(self.folder):
                 if os.path.exists(place):
                     os.utime(place)
                     return digest
@@ -93,7 +94,7 @@ class SnapshotFolder:
         for digest, place, found in self._list_files():
             if found.st_mtime >= stored_before or not is_unused(digest):
                 continue
-            with contextlib.suppress(OSError), self._lock_folder():
+            with contextlib.suppress(OSError), lock_folder(self.folder):
                 found = os.stat(place, follow_symlinks=False)  # noqa: PLW2901, PTH116 - it may have been stored again
                 if found.st_mtime < stored_before:
                     os.unlink(place)
@@ -107,21 +108,6 @@ class SnapshotFolder:
                 place = os.path.join(folder, name)
                 with contextlib.suppress(OSError):
                     yield os.path.basename(folder) + name, place, os.stat(place, follow_symlinks=False)  # noqa: PTH116, PTH119
-
-    @contextlib.contextmanager
-    def _lock_folder(self) -> Generator[None]:
-        """Lock the folder for a moment, so that nothing is stored while something is looked at and removed."""
-        if os.name != "posix":
-            yield
-            return
-        import fcntl
-
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
 
     def _place_of(self, digest: str) -> str:
         if not _DIGEST.fullmatch(digest):

@@ -7,31 +7,22 @@ logged, and is no error. What was revoked is recorded beside the key, out of rea
 # ruff: noqa: PTH103, PTH120 - pathlib would cost every start milliseconds
 import logging
 import os
-import stat
 from collections.abc import Collection, Iterable
 from typing import Final
 
 from perdure.core.error import ConfigError
 
+from .decision_file import DecisionFile, FileVersion
 from .perdure_home import get_home_file_path
 from .runtime_key import RuntimeKey, find_runtime_key, load_runtime_key
 
 REVOKED_FILE: Final = "revoked-grants"
-_MOST_REVOKED_BYTES: Final = 64 * 1024 * 1024
 _PRIVATE: Final = 0o600
-_OTHERS: Final = 0o077
-_IS_POSIX: Final = os.name == "posix"
-_READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _MOST_WARNINGS: Final = 1000
 
 logger = logging.getLogger("perdure")
-_Version = tuple[str, int, int, int, int]
-_revoked: tuple[_Version, frozenset[str]] | None = None
+_revoked: tuple[str, FileVersion, frozenset[str]] | None = None
 _warned: set[str] = set()
-
-
-class _UnusableError(Exception):
-    """Raised for a file that cannot be relied on."""
 
 
 def warn_once(message: str) -> None:
@@ -79,52 +70,29 @@ def record_revoked_seals(seals: Collection[str]) -> None:
 
 def find_revoked_seals(seals: Iterable[str]) -> set[str]:
     """Return those of these seals that were revoked on this machine; all of them if the record cannot be read."""
-    global _revoked  # noqa: PLW0603 - as above
     wanted = set(seals)
     try:
         path = get_home_file_path(REVOKED_FILE)
-        version = _look_at(path)
-        if version is None:
-            return set()
-        if _revoked is None or _revoked[0] != version:
-            lines = _read_private(path, _MOST_REVOKED_BYTES).decode("ascii", "replace").splitlines()
-            _revoked = version, frozenset(lines)
-        return wanted & _revoked[1]
     except ConfigError:  # there is no home, and so no record
         return set()
-    except _UnusableError as error:
+    try:
+        return wanted & _load_revoked_seals(path)
+    except ConfigError as error:
         warn_once(f"remembered approvals do not count, and are asked about again: {error}")
         return wanted
 
 
-def _look_at(path: str) -> _Version | None:
-    """Return what changes with a file; `None` if there is none."""
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _UnusableError(f"{path} cannot be read ({error.strerror})") from error
-    return path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns + found.st_ctime_ns
+def _load_revoked_seals(path: str) -> frozenset[str]:
+    """Return the revoked seals, from the file if it has changed. Raises `ConfigError` if it cannot be relied on."""
+    global _revoked  # noqa: PLW0603 - the file is asked about before every call
+    file = DecisionFile(path, "the record of revoked approvals", _decode_seals, is_secret=True)
+    version = file.find_version()
+    if version is None:
+        return frozenset()
+    if _revoked is None or _revoked[:2] != (path, version):
+        _revoked = path, version, file.load()
+    return _revoked[2]
 
 
-def _read_private(path: str, most_bytes: int) -> bytes:
-    """Read a file that only its owner can access. Raises `_UnusableError` for any other."""
-    try:
-        descriptor = os.open(path, _READ)
-    except OSError as error:
-        raise _UnusableError(f"{path} cannot be read ({error.strerror})") from error
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise _UnusableError(f"{path} is no file: move it away")
-        if _IS_POSIX and found.st_uid not in {0, os.geteuid()}:
-            raise _UnusableError(f"{path} belongs to another user: move it away")
-        if _IS_POSIX and found.st_mode & _OTHERS:
-            raise _UnusableError(f"others can access {path}: remove it, and a new one is made")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(most_bytes)
-    except OSError as error:
-        raise _UnusableError(f"{path} cannot be read ({error.strerror})") from error
-    finally:
-        os.close(descriptor)
+def _decode_seals(content: bytes) -> frozenset[str]:
+    return frozenset(content.decode("ascii", "replace").splitlines())

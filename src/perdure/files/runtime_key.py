@@ -10,19 +10,17 @@ import hashlib
 import hmac
 import os
 import secrets
-import stat
 from typing import Final
 
 from perdure.core.error import ConfigError
 
+from .decision_file import DecisionFile
 from .perdure_home import get_home_file_path
 
 KEY_VARIABLE: Final = "PERDURE_GRANT_KEY"
 _KEY_FILE: Final = "grant-key"
 _LEAST_BYTES: Final = 32
-_OTHERS: Final = 0o077
-_MOST_BYTES: Final = 4096
-_READ_KEY: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_MAX_BYTES: Final = 4096
 
 
 class RuntimeKey:
@@ -70,7 +68,8 @@ def load_runtime_key() -> RuntimeKey:
     try:
         if not os.path.lexists(path):
             _make_key_file(path)
-        return RuntimeKey(_check_length(_read_key_file(path), path))
+        file = DecisionFile(path, "the key of the runtime", bytes.strip, is_secret=True, max_bytes=_MAX_BYTES)
+        return RuntimeKey(_check_length(file.load(), path))
     except OSError as error:
         raise ConfigError(
             f"the key of the runtime, {path}, cannot be read or made ({error.strerror or error}): make the folder "
@@ -92,19 +91,6 @@ def _make_key_file(path: str) -> None:
             os.link(beside, path)  # unlike a rename, it replaces nothing
     finally:
         os.unlink(beside)
-
-
-def _read_key_file(path: str) -> bytes:
-    """Return the content of the key file. Raises `ConfigError` if others could have written or read it."""
-    with os.fdopen(os.open(path, _READ_KEY), "rb") as file:
-        status = os.fstat(file.fileno())
-        is_of_others = os.name == "posix" and (status.st_uid not in {0, os.geteuid()} or status.st_mode & _OTHERS)
-        if not stat.S_ISREG(status.st_mode) or is_of_others:
-            raise ConfigError(
-                f"the key of the runtime, {path}, is not private: it has to be a regular file of yours that nobody "
-                "else can access; remove it, and a new one is made"
-            )
-        return file.read(_MOST_BYTES).strip()
 
 
 def _check_length(key: bytes, place: str) -> bytes:

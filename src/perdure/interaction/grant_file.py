@@ -6,11 +6,8 @@ as it is, and an error is raised: a denial could be in it. A line that allows ha
 without a seal that fits does not count, and is gone with the next change.
 """
 
-# ruff: noqa: PTH103, PTH105, PTH108, PTH116, PTH120 - pathlib would cost every start milliseconds
-import contextlib
 import os
-import stat
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -19,14 +16,11 @@ from perdure.core import argument_checks
 from perdure.core.error import StoreError
 from perdure.core.grant_seal import is_seal_of, list_sealed_values, make_seal
 from perdure.core.permissions import Grant, Grants
+from perdure.files.decision_file import DecisionFile, FileVersion
 from perdure.files.grant_key import find_grant_key, find_revoked_seals, make_grant_key, record_revoked_seals, warn_once
 from perdure.files.perdure_home import expand_user_path
 from perdure.files.runtime_files import trust_runtime_file
 from perdure.files.runtime_key import RuntimeKey
-
-_PRIVATE = 0o600
-_OTHERS_WRITE = 0o022
-_IS_POSIX = os.name == "posix"
 
 
 class GrantFile(Grants):
@@ -39,10 +33,10 @@ class GrantFile(Grants):
         super().__init__()
         self.path: str = expand_user_path(os.fspath(path))
         trust_runtime_file(self, self.path, "file")
-        self._kept: dict[str, Grant] = {}
-        self._seals: dict[str, str] = {}
-        """The seals of the grants that allow, by the ids of these."""
-        self._version: tuple[int | str | None, ...] | None = None
+        self._file = DecisionFile(self.path, "the grant file", _parse_grants, error=StoreError)
+        self._kept: dict[str, tuple[Grant, str]] = {}
+        """The grants that count, by their ids, with the seals of those that allow."""
+        self._version: tuple[FileVersion, str] | None = None
         self._reload_if_changed()
 
     def remember(self, grant: Grant) -> None:
@@ -75,7 +69,7 @@ class GrantFile(Grants):
 
     def __iter__(self) -> Iterator[Grant]:
         self._reload_if_changed()
-        return iter([*self._kept.values(), *super().__iter__()])
+        return iter([*[grant for grant, _ in self._kept.values()], *super().__iter__()])
 
     def __repr__(self) -> str:
         return f"GrantFile({self.path!r})"
@@ -91,93 +85,31 @@ class GrantFile(Grants):
         return True
 
     def _reload_if_changed(self) -> None:
-        """Read the file again if it has changed."""
-        with self._convert_os_errors("read"):
-            try:
-                found = os.stat(self.path)
-            except FileNotFoundError:
-                self._kept, self._seals, self._version = {}, {}, None
-                return
-            if _IS_POSIX and found.st_mode & _OTHERS_WRITE:
-                mode = stat.S_IMODE(found.st_mode)
-                raise StoreError(
-                    f"the grants in {self.path!r} can be changed by others (mode {mode:04o}): chmod 600 them"
-                )
-            key = find_grant_key() if found.st_size else None
-            version = (
-                found.st_dev,
-                found.st_ino,
-                found.st_size,
-                found.st_mtime_ns,
-                None if key is None else key.fingerprint,
-            )
-            if version != self._version:
-                with open(self.path, "rb") as file:  # noqa: PTH123 - as above
-                    lines = _parse_grants(self.path, file.read().splitlines())
-                sealed = _select_sealed(self.path, lines, key)
-                self._kept = {name: grant for name, (grant, _) in sealed.items()}
-                self._seals = {name: seal for name, (_, seal) in sealed.items() if seal}
-                self._version = version
+        """Read the file again if it, or the key, has changed."""
+        found = self._file.find_version()
+        if found is None:
+            self._kept, self._version = {}, None
+            return
+        key = find_grant_key() if found.size else None
+        version = found, "" if key is None else key.fingerprint
+        if version != self._version:
+            self._kept, self._version = _select_sealed(self.path, self._file.load(), key), version
 
     def _update_file(self, grant_id: str, grant: Grant | None, seal: str) -> None:
         """Put a grant in the place of the one with its id, or remove that, under the lock.
 
         The seal of the old one is recorded as revoked: nobody can put it back.
         """
-        with self._convert_os_errors("written"):
-            os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
-            with self._lock_folder():
-                self._reload_if_changed()
-                kept = {name: (each, self._seals.get(name, "")) for name, each in self._kept.items()}
-                _, old_seal = kept.pop(grant_id, (None, ""))
-                if grant is not None:
-                    kept[grant_id] = grant, seal
-                record_revoked_seals([old_seal] if old_seal else [])
-                self._replace_file(kept.values())
-            self._version = None
+        with self._file.lock():
             self._reload_if_changed()
-
-    @contextlib.contextmanager
-    def _lock_folder(self) -> Generator[None]:
-        """Lock the folder against other writers, also of other processes. This needs no lock file."""
-        if not _IS_POSIX:
-            yield
-            return
-        import fcntl
-
-        folder = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
-
-    def _replace_file(self, grants: Iterable[tuple[Grant, str]]) -> None:
-        import secrets
-
-        beside = f"{self.path}.{secrets.token_hex(8)}.new"
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
-        try:
-            with os.fdopen(file, "wb") as opened:
-                opened.writelines([_encode_grant(grant, seal) for grant, seal in grants])
-                opened.flush()
-                os.fsync(opened.fileno())
-            os.replace(beside, self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(beside)
-            raise
-
-    @contextlib.contextmanager
-    def _convert_os_errors(self, done: str) -> Generator[None]:
-        """Context manager: convert an `OSError` to a `StoreError` that names the file."""
-        try:
-            yield
-        except OSError as error:
-            message = (
-                f"the grants in {self.path!r} cannot be {done}: {error.strerror}; check the disk and the permissions"
-            )
-            raise StoreError(message) from error
+            kept = dict(self._kept)
+            _, old_seal = kept.pop(grant_id, (None, ""))
+            if grant is not None:
+                kept[grant_id] = grant, seal
+            record_revoked_seals([old_seal] if old_seal else [])
+            self._file.replace(b"".join([_encode_grant(*each) for each in kept.values()]))
+        self._version = None
+        self._reload_if_changed()
 
 
 def _list_sealed(grant: Grant) -> list[Any]:
@@ -204,15 +136,14 @@ def _decode_grant(line: bytes) -> tuple[Grant, str]:
     return msgspec.json.decode(line, type=Grant), seal if isinstance(seal, str) else ""
 
 
-def _parse_grants(path: str, lines: Iterable[bytes]) -> dict[str, tuple[Grant, str]]:
+def _parse_grants(content: bytes) -> dict[str, tuple[Grant, str]]:
     """Return the grants of the file with their seals, by their ids."""
     grants: dict[str, tuple[Grant, str]] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(content.splitlines(), 1):
         try:
             found = _decode_grant(line) if line.strip() else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            message = f"line {number} of the grants in {path!r} cannot be parsed ({error}): correct it, or delete it"
-            raise StoreError(message) from error
+            raise ValueError(f"line {number}: {error}") from error
         if found is not None and found[0].scope == "forever":
             grants[found[0].grant_id] = found
     return grants

@@ -4,13 +4,12 @@ The first listing of a server is pinned as it is. Later, a tool whose texts, sch
 new, stay off until they are approved; a server that is reached in another way is off as a whole.
 """
 
-# ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH111, PTH116, PTH120, PTH123 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH111, PTH116, PTH123 - pathlib would cost every start milliseconds
 import contextlib
 import difflib
 import hashlib
 import os
 import shutil
-import stat
 import threading
 from collections.abc import Collection, Generator, Sequence
 from typing import Any, Final, Literal
@@ -18,15 +17,12 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from perdure.core.clock_and_ids import new_id
-from perdure.core.error import ConfigError
+from perdure.files.decision_file import DecisionFile
 from perdure.files.runtime_files import trust_runtime_file
 
 from .listed_tool import ListedTool, clean_text
 from .server_settings import McpServer
 
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _LOADER_VARIABLES: Final = ("LD_", "DYLD_", "NODE_", "PYTHON", "PATH", "BASH_ENV", "PERL5", "RUBY")
 """Beginnings of the names of variables that change which code a program runs: their values are a part of a pin."""
 
@@ -63,30 +59,16 @@ class PinFile:
         self.path: str | None = None if path is None else os.path.abspath(os.path.expanduser(os.fspath(path)))
         """The file."""
         self._pins: dict[str, ServerPin] = {}
-        self._changing = threading.RLock()
+        """The pins, if there is no file."""
+        self._changing = threading.Lock()
+        self._file = None
         if self.path is not None:
+            self._file = DecisionFile(self.path, "the pin file of MCP servers", _decode_pins)
             trust_runtime_file(self, self.path, "file")
 
     def load_pins(self) -> dict[str, ServerPin]:
         """Return the pins by server. Raises `ConfigError` if the file is damaged, or others can write to it."""
-        if self.path is None:
-            return self._pins
-        try:
-            with open(self.path, "rb") as file:
-                mode = os.fstat(file.fileno()).st_mode
-                data = file.read(_MAX_FILE_BYTES)
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise ConfigError(f"the pins of MCP servers cannot be read: {error}") from error
-        if os.name == "posix" and mode & _OTHERS_WRITE:
-            raise ConfigError(f"others can write to {self.path!r}, so it is not used: chmod 600 it, and check it")
-        if not data:  # it is not there yet, and is covered while a command runs
-            return {}
-        try:
-            return msgspec.json.decode(data, type=dict[str, ServerPin])
-        except msgspec.MsgspecError as error:
-            raise ConfigError(f"{self.path!r} cannot be parsed ({error}), so it is not used: delete it") from error
+        return self._pins if self._file is None else self._file.load()
 
     def find_changes(self, server: McpServer, tools: Sequence[ListedTool]) -> list[ToolChange]:
         """Return the differences between a server's tools and its pin; a server without a pin is pinned as it is."""
@@ -131,48 +113,20 @@ class PinFile:
 
         Raises `ConfigError` if they cannot be stored.
         """
-        with self._changing, self._lock_folder():
+        with self._changing if self._file is None else self._file.lock():
             before = self.load_pins()
             pins = dict(before)
             yield pins
-            if pins != before:
-                self._store(pins)
+            if pins == before:
+                return
+            if self._file is None:
+                self._pins = pins
+            else:
+                self._file.replace(msgspec.json.format(msgspec.json.encode(pins), indent=2) + b"\n")
 
-    @contextlib.contextmanager
-    def _lock_folder(self) -> Generator[None]:
-        if self.path is None:
-            yield
-            return
-        try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            with contextlib.ExitStack() as stack:
-                if os.name == "posix":
-                    import fcntl
 
-                    folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
-                    stack.callback(os.close, folder)
-                    fcntl.flock(folder, fcntl.LOCK_EX)
-                yield
-        except OSError as error:
-            raise ConfigError(f"the pins of MCP servers cannot be stored: {error}") from error
-
-    def _store(self, pins: dict[str, ServerPin]) -> None:
-        """Replace the file atomically."""
-        if self.path is None:
-            self._pins = pins
-            return
-        beside = f"{self.path}.{new_id()}"
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(pins), indent=2) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(beside)
-            raise
+def _decode_pins(content: bytes) -> dict[str, ServerPin]:
+    return msgspec.json.decode(content, type=dict[str, ServerPin]) if content else {}
 
 
 def _pin_tools(tools: Sequence[ListedTool]) -> dict[str, ToolPin]:

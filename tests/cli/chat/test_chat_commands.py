@@ -1,7 +1,7 @@
 """The commands of a chat: everything that each prints, what it changes, and what its argument can be completed to."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_arguments_are_what_there_is_to_choose_from(monkeypatch, command, comple
     monkeypatch.setattr(chat_commands, "list_provider_statuses", lambda: statuses)
     roles = [SimpleNamespace(name="scout"), SimpleNamespace(name="writer")]
     commands = ChatCommands.__new__(ChatCommands)
-    commands._chat = SimpleNamespace(agent=SimpleNamespace(all_roles=lambda: roles))
+    commands._chat = cast("Any", SimpleNamespace(agent=SimpleNamespace(all_roles=lambda: roles)))
     assert commands.list_arguments(command) == completions
 
 
@@ -105,7 +105,7 @@ class Chat:
     async def type(self, text):
         """Carry out a command, and return what was printed."""
         self.printed.clear()
-        assert await ChatCommands(self).call(text) is True
+        assert await ChatCommands(cast("Any", self)).call(text) is True
         return self.printed
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.agent_assembly import AgentParts
-from perdure.cli.chat.chat_conversation import CUT_OFF, ChatConversation, keep_partial_reply
+from perdure.cli.chat.chat_conversation import ChatConversation, keep_partial_reply
 from perdure.cli.default_model import ModelChoice
 from perdure.cli.run_options import METADATA, AgentOptions, RunCommandOptions
+from perdure.cli.screen import CUT_OFF
 from perdure.core.error import ConfigError, ShuttingDown
 from perdure.core.event import Event, MessageAdded, QuestionAsked, ReplyFinished, RunEnded, RunStarted, TextDelta
 from perdure.core.message import Message, StopReason, Text, ToolCall, assistant, user

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from perdure.cli.chat.chat_conversation import CUT_OFF
-from perdure.cli.chat.event_view import MAX_CARDS, ChatEventView
+from perdure.cli.chat.event_view import WindowScreen
+from perdure.cli.screen import CUT_OFF, MAX_CALLS
 from perdure.core.event import (
     ErrorRaised,
     Event,
@@ -66,22 +66,13 @@ def notes():
 
 
 @pytest.fixture
-def diffs():
-    """The diffs of calls, by their ids."""
-    return {}
+def view(window, notes):
+    return WindowScreen(window, notes.append)
 
 
-@pytest.fixture
-def view(window, notes, diffs):
-    async def load_diff(event: ToolFinished) -> str:
-        return diffs.get(event.call_id, "")
-
-    return ChatEventView(window, notes.append, load_diff)
-
-
-async def show(view: ChatEventView, *events: Event) -> None:
+def show(view: WindowScreen, *events: Event, diff: str = "") -> None:
     for event in events:
-        await view.show(event)
+        view.show(event, diff)
 
 
 def finished(call_id: str, text: str, *, status: Status = Status.OK, name: str = "bash", seconds: float = 0.0):
@@ -93,36 +84,36 @@ def started(call_id: str, name: str = "bash") -> ToolStarted:
     return ToolStarted(call_id=call_id, name=name, effect="read", idempotency_key="k")
 
 
-async def test_a_reply_is_live_until_a_block_is_complete_and_then_printed_once(view, window, notes):
-    await show(view, ModelRequested(turn=1, model="acme:\nsmall"))
+def test_a_reply_is_live_until_a_block_is_complete_and_then_printed_once(view, window, notes):
+    show(view, ModelRequested(turn=1, model="acme:\nsmall"))
     assert view.waiting_for == "the model acme:␊small"
-    await show(view, ThinkingDelta(text="hm"))
+    show(view, ThinkingDelta(text="hm"))
     assert view.waiting_for == "the model, which thinks"
-    await show(view, TextDelta("One "), TextDelta("two.\n\n"), TextDelta("- three"))
+    show(view, TextDelta("One "), TextDelta("two.\n\n"), TextDelta("- three"))
     assert view.waiting_for == "the model, which answers"
     assert window.take() == ["", "  One two."]
     assert window.live == [["  One"], [], ["   • three"]]
     assert view.last_answer == ""
-    await show(view, MessageAdded(assistant("One two.\n\n- three")))
+    show(view, MessageAdded(assistant("One two.\n\n- three")))
     assert window.take() == ["", "   • three"]
     assert window.live[3:] == [[]]
     assert view.last_answer == "One two.\n\n- three"
-    await show(view, MessageAdded(assistant("Whole.")), MessageAdded(assistant("")))
+    show(view, MessageAdded(assistant("Whole.")), MessageAdded(assistant("")))
     assert window.take() == ["", "  Whole."]
     assert view.last_answer == "Whole."
-    await show(view, TurnEnded(turn=1))
+    show(view, TurnEnded(turn=1))
     assert view.waiting_for == "the next turn"
     assert notes == []
 
 
-async def test_without_a_name_the_model_is_the_model(view):
-    await show(view, ModelRequested(turn=1))
+def test_without_a_name_the_model_is_the_model(view):
+    show(view, ModelRequested(turn=1))
     assert view.waiting_for == "the model"
 
 
-async def test_the_reply_of_a_subagent_is_not_shown_but_what_it_displays_is(view, window, notes):
+def test_the_reply_of_a_subagent_is_not_shown_but_what_it_displays_is(view, window, notes):
     below, rows = "child", {"text": "shown to the user, in rows\nof 29 columns"}
-    await show(
+    show(
         view,
         TextDelta("secret", path=below),
         RunEnded(status="failed", error="Boom", path=below),
@@ -138,12 +129,12 @@ async def test_the_reply_of_a_subagent_is_not_shown_but_what_it_displays_is(view
     assert (window.live, notes, view.waiting_for) == ([], [], "")
 
 
-async def test_a_slot_of_which_nothing_is_known_is_shown_as_it_is(view, window):
-    await show(view, SlotUpdated(slot_id="s", input={"a": 1}))
+def test_a_slot_of_which_nothing_is_known_is_shown_as_it_is(view, window):
+    show(view, SlotUpdated(slot_id="s", input={"a": 1}))
     assert window.take() == ['  > : {"a":1}']
 
 
-async def test_a_prompt_is_wrapped_under_its_mark(view, window):
+def test_a_prompt_is_wrapped_under_its_mark(view, window):
     view.show_prompt("x" * 27 + "y\nsecond\tline", "sent before the next turn of it")
     assert window.take() == [
         "",
@@ -157,9 +148,9 @@ async def test_a_prompt_is_wrapped_under_its_mark(view, window):
     assert window.take() == ["", "> plain"]
 
 
-async def test_messages_from_elsewhere_are_shown_and_those_typed_here_are_not_shown_again(view, window):
+def test_messages_from_elsewhere_are_shown_and_those_typed_here_are_not_shown_again(view, window):
     view.typed += ["typed", "other"]
-    await show(
+    show(
         view,
         MessageAdded(user("typed", origin="steering")),
         MessageAdded(user("typed", origin="steering")),
@@ -175,7 +166,7 @@ async def test_messages_from_elsewhere_are_shown_and_those_typed_here_are_not_sh
     ]
 
 
-async def test_a_stored_conversation_is_shown_as_it_looked(view, window):
+def test_a_stored_conversation_is_shown_as_it_looked(view, window):
     call = ToolCall("c1", "bash", '{"command": "ls"}')
     view.show_stored(
         [
@@ -195,70 +186,77 @@ async def test_a_stored_conversation_is_shown_as_it_looked(view, window):
         *["", "  (The user cancelled the", "  reply here.)"],
     ]
     assert view.last_answer == f"Begun\n\n{CUT_OFF}"
-    assert [(card.number, card.heading) for card in view.cards] == [(1, "bash ls")]
+    assert [(call.number, call.arguments) for call in view.calls] == [(1, '{"command": "ls"}')]
 
 
-async def test_a_reply_that_was_cancelled_is_not_printed_a_second_time(view, window, notes):
-    await show(view, TextDelta("Half of"), ReplyDiscarded(turn=1, reason="CancelledError"))
-    await show(view, MessageAdded(assistant(f"Half of\n\n{CUT_OFF}")), RunEnded(status="cancelled"))
+def test_a_reply_that_was_cancelled_is_not_printed_a_second_time(view, window, notes):
+    show(view, TextDelta("Half of"), ReplyDiscarded(turn=1, reason="CancelledError"))
+    show(view, MessageAdded(assistant(f"Half of\n\n{CUT_OFF}")), RunEnded(status="cancelled"))
     assert window.take() == ["", "  Half of"]
     assert view.last_answer == ""
     assert notes == ["cancelled; what was written so far is kept, and the next prompt goes on from there"]
 
 
-async def test_a_reply_that_broke_off_is_printed_with_the_reason_unless_it_was_an_aside(view, window, notes):
-    await show(view, TextDelta("Half"), ReplyDiscarded(turn=1, reason="aside", aside=True))
+def test_a_model_that_repeats_the_words_about_a_cancelled_reply_is_shown(view, window):
+    words = f"You saw: {CUT_OFF}"
+    show(view, TextDelta(words), MessageAdded(assistant(words), run_id="r"), MessageAdded(assistant(words), run_id="r"))
+    assert window.take() == ["", "  You saw: (The user", "  cancelled the reply here.)"] * 2
+    assert view.last_answer == words
+
+
+def test_a_reply_that_broke_off_is_printed_with_the_reason_unless_it_was_an_aside(view, window, notes):
+    show(view, TextDelta("Half"), ReplyDiscarded(turn=1, reason="aside", aside=True))
     assert (window.take(), notes) == ([], [])
-    await show(view, ReplyDiscarded(turn=1, reason="Broken\nConnection"))
+    show(view, ReplyDiscarded(turn=1, reason="Broken\nConnection"))
     assert (window.take(), notes) == (["", "  Half"], ["the reply broke off (Broken␊Connection)"])
-    await show(view, MessageAdded(assistant("Whole.")))
+    show(view, MessageAdded(assistant("Whole.")))
     assert window.take() == ["", "  Whole."]
 
 
-async def test_what_delays_or_ends_a_run_is_told(view, window, notes):
-    await show(view, RetryScheduled(attempt=1, max_attempts=3, delay_seconds=2.0, error="Busy\n", message="later"))
+def test_what_delays_or_ends_a_run_is_told(view, window, notes):
+    show(view, RetryScheduled(attempt=1, max_attempts=3, delay_seconds=2.0, error="Busy\n", message="later"))
     assert view.waiting_for == "the next attempt, after Busy␊"
-    await show(view, started("c1"), RunWaiting(asks=("q",)))
+    show(view, started("c1"), RunWaiting(asks=("q",)))
     assert view.waiting_for == ""
-    await show(view, TextDelta("end"), started("c2"))
-    await show(view, ErrorRaised(error="E", message="m", where="here"), RunEnded(status="failed", error="Boom"))
+    show(view, TextDelta("end"), started("c2"))
+    show(view, ErrorRaised(error="E", message="m", where="here"), RunEnded(status="failed", error="Boom"))
     assert view.waiting_for == ""
     assert window.take() == ["", "  end"]
-    await show(view, started("c3"))
+    show(view, started("c3"))
     assert view.waiting_for == "bash"
-    await show(view, RunEnded(status="done"))
+    show(view, RunEnded(status="done"))
     assert notes == ["Busy␊: later; trying again in 2.0 s", "here: E: m", "the run ended early (failed: Boom)"]
 
 
-async def test_the_calls_in_progress_are_told_with_the_last_line_of_their_text(view, window):
+def test_the_calls_in_progress_are_told_with_the_last_line_of_their_text(view, window):
     calls = (ToolCall("c1", "bash", '{"command": "make"}'), ToolCall("c2", "read", '{"path": "a\\tb"}'))
-    await show(view, MessageAdded(Message("assistant", calls)), started("c1"), started("c2", "read"))
+    show(view, MessageAdded(Message("assistant", calls)), started("c1"), started("c2", "read"))
     assert view.waiting_for == "bash make; read a␉b"
-    await show(view, ToolProgress(call_id="c1", name="bash", data="one\ntwo\n"))
+    show(view, ToolProgress(call_id="c1", name="bash", data="one\ntwo\n"))
     assert view.waiting_for == "bash make: two; read a␉b"
-    await show(view, ToolProgress(call_id="c1", name="bash", data={"done": 1}))
+    show(view, ToolProgress(call_id="c1", name="bash", data={"done": 1}))
     assert view.waiting_for == "bash make; read a␉b"
     assert window.redrawn == 4
-    await show(view, finished("c1", ""))
+    show(view, finished("c1", ""))
     assert view.waiting_for == "read a␉b"
-    await show(view, finished("c2", "", name="read"), finished("c2", "", name="read"))
+    show(view, finished("c2", "", name="read"), finished("c2", "", name="read"))
     assert view.waiting_for == "the next turn"
     assert window.take() == ["", "* bash make", "* read a␉b", "* read a␉b"]
 
 
-async def test_cards_stand_together_until_something_else_is_printed(view, window):
-    await show(view, finished("c1", "one"), finished("c2", "two", status=Status.ERROR, seconds=1.0))
+def test_cards_stand_together_until_something_else_is_printed(view, window):
+    show(view, finished("c1", "one"), finished("c2", "two", status=Status.ERROR, seconds=1.0))
     assert window.take() == ["", "* bash", "    one", "* bash (error) (1 s)", "    two"]
     view.show_prompt("hello")
-    await show(view, finished("c3", "three"))
+    show(view, finished("c3", "three"))
     assert window.take() == ["", "> hello", "", "* bash", "    three"]
-    await show(view, QuestionAsked(ask_id="q", about="permission", text="?"), finished("c4", "four"))
+    show(view, QuestionAsked(ask_id="q", about="permission", text="?"), finished("c4", "four"))
     assert window.take() == ["", "* bash", "    four"]
 
 
-async def test_a_long_result_is_folded_and_unfolded_by_its_number(view, window):
+def test_a_long_result_is_folded_and_unfolded_by_its_number(view, window):
     lines = [str(number) for number in range(10)]
-    await show(view, finished("c1", "\n".join(lines)), finished("c2", "short"))
+    show(view, finished("c1", "\n".join(lines)), finished("c2", "short"))
     assert window.take() == [
         *["", "* bash", "    0", "    1", "    2", "    3"],
         "    … 2 more lines; /show 1 shows all",
@@ -270,23 +268,24 @@ async def test_a_long_result_is_folded_and_unfolded_by_its_number(view, window):
     assert view.unfold_card() is True
     assert window.take() == ["", "* bash", "    short"]
     assert view.unfold_card(3) is False
-    await show(view, finished("c3", "x"))
+    show(view, finished("c3", "x"))
     assert window.take() == ["", "* bash", "    x"]
 
 
-async def test_without_a_card_there_is_nothing_to_unfold(view, window):
+def test_without_a_card_there_is_nothing_to_unfold(view, window):
     assert view.unfold_card() is False
     assert window.take() == []
 
 
-async def test_a_change_of_a_file_is_shown_as_a_diff_in_its_colours(view, window, diffs, monkeypatch):
-    diffs["c1"] = "-old\n+new and so long that it wraps\n"
-    await show(view, finished("c1", "edited", name="edit"))
+def test_a_change_of_a_file_is_shown_as_a_diff_in_its_colours(view, window, monkeypatch):
+    diff = "-old\n+new and so long that it wraps\n"
+    show(view, finished("c1", "edited", name="edit"), diff=diff)
     assert window.take() == ["", "* edit", "    -old", "    +new and so long that it ", "    wraps"]
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    await show(view, finished("c1", "edited", name="edit"), finished("c2", "-as it is"))
+    show(view, finished("c1", "edited", name="edit"), diff=diff)
+    show(view, finished("c2", "-as it is"))
     assert window.take() == [
         *[
             "* edit",
@@ -298,8 +297,8 @@ async def test_a_change_of_a_file_is_shown_as_a_diff_in_its_colours(view, window
     ]
 
 
-async def test_only_the_last_cards_can_be_unfolded(view):
-    for number in range(MAX_CARDS + 2):
-        await show(view, finished(f"c{number}", "x"))
-    assert [card.number for card in view.cards] == list(range(3, MAX_CARDS + 3))
-    assert view.card_count == MAX_CARDS + 2
+def test_only_the_last_cards_can_be_unfolded(view):
+    for number in range(MAX_CALLS + 2):
+        show(view, finished(f"c{number}", "x"))
+    assert [call.number for call in view.calls] == list(range(3, MAX_CALLS + 3))
+    assert view.call_count == MAX_CALLS + 2

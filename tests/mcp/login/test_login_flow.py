@@ -311,26 +311,6 @@ async def test_there_is_no_login_to_a_program(logins):
         await log_in(McpServer(name="x", command="x"), logins, print)
 
 
-def test_a_file_that_others_can_read_or_that_is_damaged_is_not_used(logins, tmp_path):
-    login = StoredLogin(
-        url="https://x.example", resource="r", issuer="i", token_endpoint="t", client_id="c", access_token="SECRET"
-    )
-    logins.store("x", login)
-    path = Path(logins.path)
-    path.chmod(0o644)
-    with pytest.raises(ConfigError, match="chmod 600"):
-        logins.load()
-    path.chmod(0o600)
-    path.write_text('{"x": {"access_token": "SECRET"')
-    with pytest.raises(ConfigError, match="log in again") as raised:
-        logins.load()
-    assert "SECRET" not in str(raised.value)
-    path.unlink()
-    path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        logins.load()
-
-
 async def test_the_redirect_answers_only_what_it_waits_for():
     from perdure.mcp.login.loopback_redirect import LoopbackRedirect
 

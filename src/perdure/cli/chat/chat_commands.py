@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perdure.core.store import SessionInfo
     from perdure.runtime.session import Session
 
-    from .chat_command_controls import ChatCommandControls
+    from .chat import Chat
 
 COMMANDS: Final[Mapping[str, str]] = {
     "help": "show the commands and keys",
@@ -67,9 +67,7 @@ Handler = Callable[[str], Awaitable[None]]
 class ChatCommands:
     """Carries out slash commands in a chat."""
 
-    def __init__(
-        self, host: "ChatCommandControls", keys: Mapping[str, str] = KEYS, *, without: Collection[str] = ()
-    ) -> None:
+    def __init__(self, host: "Chat", keys: Mapping[str, str] = KEYS, *, without: Collection[str] = ()) -> None:
         """Carry out commands for a chat with these keys; those in `without` make no sense there."""
         self._chat = host
         self._keys = keys

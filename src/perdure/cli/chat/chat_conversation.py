@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 from perdure.cli.agent_assembly import AgentParts
 from perdure.cli.project_context import describe_unused_skills
 from perdure.cli.resume_check import check_can_resume
 from perdure.cli.run_options import RunCommandOptions
+from perdure.cli.screen import CUT_OFF
 from perdure.cli.session_choice import get_project_path
 from perdure.core.error import PerdureError, SessionBusy, ShuttingDown
 from perdure.core.event import Event, RunEnded, RunResumed, RunStarted, TurnEnded
@@ -18,9 +19,6 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.overrides import Overrides
 from perdure.runtime.session import Session
 from perdure.runtime.session_report import SessionUsage
-
-CUT_OFF: Final = "(The user cancelled the reply here.)"
-"""Ends a partial reply that is kept in the conversation."""
 
 Show = Callable[[Event], Awaitable[None]]
 """Function that shows an event of the session."""

@@ -7,33 +7,26 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from msgspec.structs import replace
-
-from perdure.cli.agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts
+from perdure.cli.agent_assembly import AgentParts
 from perdure.cli.library_warnings import redirect_warnings
-from perdure.cli.perdure_home import format_session_arguments
-from perdure.cli.permission_prompt import TerminalPermissionPrompt
-from perdure.cli.project_context import describe_missing_sandbox
 from perdure.cli.run_options import RunCommandOptions
-from perdure.cli.run_session import restore_agent_options
+from perdure.cli.run_session import describe_danger
 from perdure.cli.session_choice import shorten_id
 from perdure.cli.signals import SignalHandler
-from perdure.cli.terminal_output import TerminalOutput, to_one_line
-from perdure.cli.tool_question_prompt import TerminalQuestions
+from perdure.cli.terminal_output import to_one_line
 from perdure.core.error import PerdureError
-from perdure.core.event import Event, QuestionAsked, RunResumed, ToolFinished
+from perdure.core.event import Event, ToolFinished
 from perdure.core.message import Message
-from perdure.core.permission_rule import Rule
 from perdure.files.perdure_home import get_home_file_path
 from perdure.runtime.agent import Agent
-from perdure.runtime.overrides import Overrides
 from perdure.runtime.session import Session
 
+from .chat import Chat, prepare_chat
 from .chat_commands import COMMANDS, ChatCommands
 from .chat_conversation import ChatConversation
 from .chat_input_area import ChatInputArea
 from .chat_output_and_answers import ChatAnswerReader, ChatTerminalOutput
-from .event_view import ChatEventView
+from .event_view import WindowScreen
 from .input_completion import ChatCompleter
 from .input_history import open_input_history
 from .status_text import SPINNER, format_status
@@ -52,27 +45,17 @@ def run_chat(options: RunCommandOptions) -> int:
 
 
 async def _run_with_signals(options: RunCommandOptions) -> int:
-    wish = (
-        options.agent if options.session_id is None else await restore_agent_options(options.agent, options.session_id)
-    )
-    parts = collect_agent_parts(wish)
-    if options.yolo:
-        check_sandbox_for_yolo(parts.options["extensions"])
-    options = replace(options, agent=wish)
+    prepared = await prepare_chat(options)
     with SignalHandler(lambda _: None) as interrupts:
-        program = ChatProgram(options, parts, interrupts)
-        gate = parts.build_gate(program.permission, yes=options.yes or options.yolo)
-        built = parts.build_agent(permission=gate, answer_timeout_seconds=float("inf"))
-        async with interrupts.wrap_agent(built) as agent:
+        program = ChatProgram(*prepared, interrupts)
+        async with interrupts.wrap_agent(program.build_agent()) as agent:
             return interrupts.exit_with(await program.run(agent))
 
 
-class ChatProgram:
+class ChatProgram(Chat):
     """The chat at a terminal: connects the input area, the conversation, questions and slash commands."""
 
     def __init__(self, options: RunCommandOptions, parts: AgentParts, interrupts: SignalHandler) -> None:
-        self._options = options
-        self._parts = parts
         self._interrupts = interrupts
         self._commands: ChatCommands | None = None
         self._completer = ChatCompleter(COMMANDS, self._list_skills, self._list_arguments)
@@ -80,13 +63,9 @@ class ChatProgram:
             self._completer, open_input_history(get_home_file_path(HISTORY)), self._format_status
         )
         self.screen = ChatTerminalOutput(self.window)
-        self.keyboard = ChatAnswerReader(self.window, self.screen)
-        self.permission = TerminalPermissionPrompt(self.screen, self.keyboard)
-        """The handler that asks for permission in the chat."""
-        self.view = ChatEventView(self.window, self.screen.note, self._load_diff)
+        self.view = WindowScreen(self.window, self.screen.note)
+        super().__init__(options, parts, self.screen, ChatAnswerReader(self.window, self.screen), self.view)
         self._conversation: ChatConversation | None = None
-        self._questions: TerminalQuestions | None = None
-        self._resumed_with_permission_question = False
         self._is_open = asyncio.Event()
         """Set once the first session is open: what is typed before waits for it."""
         self._ticks = 0
@@ -99,50 +78,16 @@ class ChatProgram:
         return self._conversation
 
     @property
-    def agent(self) -> Agent[Any]:
-        """The agent of the chat."""
-        return self.conversation.agent
-
-    @property
-    def session(self) -> Session[Any]:
-        """The current session."""
-        return self.conversation.session
-
-    @property
-    def overrides(self) -> Overrides[Any]:
-        """Options of the next run, such as its model and role."""
-        return self.conversation.overrides
-
-    @property
     def is_running(self) -> bool:
         """True while a run is in progress, or waits for an answer."""
         return self.conversation.is_running
-
-    @property
-    def last_answer(self) -> str:
-        """The text of the last complete reply."""
-        return self.view.last_answer
-
-    @property
-    def store(self) -> str:
-        """The store of the sessions, such as `sqlite:PATH`."""
-        return self._parts.store
-
-    @property
-    def model_name(self) -> str:
-        """Name of the model that was chosen at the start."""
-        return self._parts.choice.model
-
-    @property
-    def rules(self) -> Sequence[Rule]:
-        """The permission rules of the configuration and of the command line."""
-        return self._parts.list_rules()
 
     async def run(self, agent: Agent[Any]) -> int:
         """Show the chat until the user leaves or the process is asked to end, and return the exit code."""
         conversation = ChatConversation(agent, self._parts, self._options, self._show, self.screen.note)
         self._conversation = conversation
-        conversation.on_session_changed = self._connect_questions
+        self.agent, self.session, self.overrides = agent, conversation.session, conversation.overrides
+        conversation.on_session_changed = lambda: self._connect_questions(conversation.session)
         conversation.on_status_changed = self.window.redraw
         self._commands = ChatCommands(self)
         window = self.window
@@ -179,9 +124,7 @@ class ChatProgram:
         for each in self._parts.notes:
             self.screen.note(to_one_line(each))
         if self._options.yes or self._options.yolo:
-            risk = describe_missing_sandbox(self._parts.options["extensions"])
-            danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
-            self.screen.note(f"every tool call is made without asking{danger}")
+            self.screen.note(f"every tool call is made without asking{describe_danger(self._parts)}")
         self.screen.note("type a prompt; /help lists the commands, Esc cancels, Ctrl-C twice leaves")
         await self.open_session(self.conversation.session)
         self._is_open.set()
@@ -200,8 +143,7 @@ class ChatProgram:
 
     async def resume(self, *, unpark: bool = False) -> bool:
         """Go on with the run of the session that was cut off, its questions included; return False if there is none."""
-        state = await self.conversation.session.read_state()
-        self._resumed_with_permission_question = any(each.about == "permission" for each in state.open_questions)
+        self._expect_questions(await self.conversation.session.read_state())
         try:
             is_resumed = await self.conversation.resume(unpark=unpark)
         except PerdureError as error:
@@ -217,37 +159,21 @@ class ChatProgram:
         was_running = conversation.is_running
         if was_running:
             self._interrupts.begin_shutdown()
-        if self._questions is not None:
-            self._questions.cancel_all()
+        self._cancel_questions()
         await conversation.close()
-        session = conversation.session
-        if self._parts.store.startswith("memory:") or await session.info() is None:
-            return
-        named = format_session_arguments(shorten_id(session.session_id), self._options.agent.store)
-        what = "its run is not finished; " if was_running else ""
-        TerminalOutput().note(f"{what}go on with: perdure --session {named}")
+        await self._name_next_command("its run is not finished; " if was_running else "")
 
     # -- events --------------------------------------------------------------------------------------------------------
 
     async def _show(self, event: Event) -> None:
-        await self.view.show(event)
-        if self._questions is not None:
-            self._questions(event)
-        if isinstance(event, QuestionAsked) and event.about == "permission":
-            self.permission.allow_asking(event)
-        elif isinstance(event, RunResumed) and self._resumed_with_permission_question:
-            self._resumed_with_permission_question = False
-            self.permission.allow_asking(event)
+        self.view.show(event, await self._load_diff(event))
+        self._ask_about(event)
 
-    def _connect_questions(self) -> None:
-        """Ask the questions of the tools of the current session, and no longer those of the one before."""
-        if self._questions is not None:
-            self._questions.cancel_all()
-        self._questions = TerminalQuestions(self.conversation.session.display, self.keyboard, self.screen)
-
-    async def _load_diff(self, event: ToolFinished) -> str:
+    async def _load_diff(self, event: Event) -> str:
         """Return the change that a call has made to a file, as a diff; empty if it made none, or it is not known."""
-        if event.name not in {"edit", "write"} or event.result.is_error or self._parts.store.startswith("memory:"):
+        if not isinstance(event, ToolFinished) or event.path or event.name not in {"edit", "write"}:
+            return ""
+        if event.result.is_error or self._parts.store.startswith("memory:"):
             return ""
         from perdure.cli.file_changes_and_undo import build_diff, open_file_history
 
@@ -256,10 +182,6 @@ class ChatProgram:
         return "".join([await build_diff(history, each) for each in changes])
 
     # -- commands ------------------------------------------------------------------------------------------------------
-
-    def note(self, text: str) -> None:
-        """Print a note of the chat itself."""
-        self.screen.note(text)
 
     def print_rows(self, rows: Sequence[str]) -> None:
         """Print rows that are sanitised and framed already."""
@@ -280,12 +202,6 @@ class ChatProgram:
     def copy_text(self, text: str) -> None:
         """Copy a text to the clipboard of the terminal, by the sequence OSC 52."""
         self.window.write_raw(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07")
-
-    async def ask(self, question: str) -> str | None:
-        """Ask the user a question in the row with the cursor."""
-        async with self.keyboard.lock:
-            self.screen.write_question(question)
-            return await self.keyboard.read_line()
 
     def close(self) -> None:
         """Leave the chat."""

@@ -1,9 +1,8 @@
 """Read and write the login file of the Codex CLI."""
 
-# ruff: noqa: PTH105, PTH108, PTH111, PTH118, PTH123 - os.path is enough here
+# ruff: noqa: PTH111, PTH118, PTH123 - os.path is enough here
 import base64
 import binascii
-import contextlib
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,9 +11,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from perdure.core.clock_and_ids import new_id
 from perdure.core.error import AuthFailed
 from perdure.files.perdure_home import get_user_home
+from perdure.files.private_file import replace_private_file
 from perdure.models.mistyped_json_fields import as_dict, as_text
 
 LIFETIME_SECONDS: Final = 8 * 24 * 3600.0
@@ -92,7 +91,7 @@ def write_login(path: str, token_response: Mapping[str, Any], now: float) -> Non
     renewed = {name: token_response[name] for name in _TOKENS if as_text(token_response.get(name))}
     kept["tokens"] = {**as_dict(kept.get("tokens")), **renewed}
     kept["last_refresh"] = datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z")
-    _replace_file(os.path.realpath(path), msgspec.json.format(msgspec.json.encode(kept), indent=2))
+    replace_private_file(os.path.realpath(path), msgspec.json.format(msgspec.json.encode(kept), indent=2))
 
 
 def get_file_fingerprint(path: str) -> object:
@@ -115,21 +114,6 @@ def _read_login_file(path: str) -> dict[str, Any]:
         ) from error
     except msgspec.MsgspecError:
         raise AuthFailed(f"the login of the Codex CLI at {path!r} is not a JSON object: {LOGIN_ADVICE}") from None
-
-
-def _replace_file(place: str, content: bytes) -> None:
-    """Replace a file atomically."""
-    beside = f"{place}.{new_id()}"
-    try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, place)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
 
 
 def _decode_claims(token: str) -> Mapping[str, Any]:
