@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,21 +24,35 @@ def test_who_is_seen():
     for path in (perdure.__file__, sys.executable, sys.base_prefix):
         assert os.access(path, os.R_OK)
     assert not os.access(perdure.__file__, os.W_OK)
+
+def test_nothing_is_compiled_once_more():
+    import perdure.core.loop
+    assert os.access(perdure.core.loop.__cached__, os.R_OK)
 """
 
 
-@only_root
-def test_tests_are_run_as_another_user_with_a_home_of_their_own(tmp_path):
-    tmp_path.chmod(0o755)
-    for folder in tmp_path.parents[:2]:
+@pytest.fixture
+def open_folder():
+    """A folder that everyone can enter, which pytest's own are not: whoever starts it meanwhile closes them again."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         folder.chmod(0o755)
-    (tmp_path / "test_seen.py").write_text(SEEN)
+        yield folder
+
+
+@only_root
+def test_tests_are_run_as_another_user_with_a_home_of_their_own(open_folder):
+    (open_folder / "test_seen.py").write_text(SEEN)
     words = [sys.executable, "-m", "scripts.as_another_user", "-p", "no:randomly", "--rootdir", ".", "--noconftest"]
     done = subprocess.run(
-        [*words, str(tmp_path / "test_seen.py")], cwd=as_another_user.ROOT, capture_output=True, text=True, check=False
+        [*words, str(open_folder / "test_seen.py")],
+        cwd=as_another_user.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    assert "2 passed" in done.stdout
 
 
 @only_root
