@@ -12,7 +12,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,7 +83,11 @@ async def use_tools(layout, *, is_long):
     session = Agent(ScriptedModel(), tools=tools, permission=allowed).session()
     for name, arguments in TOOLS if is_all else choose_tools(layout):
         ended[f"{name} {arguments}"] = (await session.call(name, arguments)).status
-    acts = (git.find_work_tree, git.read_branch, partial(git.add_worktree, f"{top}/added", "added"))
+    acts: Sequence[Callable[[], Any]] = (
+        git.find_work_tree,
+        git.read_branch,
+        partial(git.add_worktree, f"{top}/added", "added"),
+    )
     for act in acts if is_all else choose_one(acts, layout, 1):
         with contextlib.suppress(ToolError):
             await asyncio.to_thread(act)

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from perdure.toolkits.read_only_commands import _GIT
-from tests.security.exec_trace import Started, build_environment, trace_programs
+from tests.security.exec_trace import Started, build_environment, read_trace, trace_programs
 from tests.security.git_layout_program import SILENT
 from tests.security.git_layouts import LAYOUTS, Layout, build_layout, make_base, runs_with_plain_git
 from tests.seeds import SEED
@@ -116,3 +116,27 @@ def test_the_trace_sees_a_program_of_each_layout_that_runs_outside(places):
 
 def test_every_silent_command_of_git_is_among_those_that_are_tried():
     assert {line.split()[1] for line in SILENT} - {"stash", "worktree", "tag"} == set(_GIT)
+
+
+NUMBER_GIVEN_AWAY = """
+10 execve("/usr/bin/python", ["python"], 0x1) = 0
+10 vfork( <unfinished ...>
+20 execve("/usr/bin/bwrap", ["bwrap"], 0x1) = 0
+10 <... vfork resumed>) = 20
+20 clone(flags=CLONE_NEWNS|SIGCHLD) = 21
+21 execve("/usr/bin/git", ["git"], 0x1) = 0
+20 +++ exited with 0 +++
+10 vfork( <unfinished ...>
+21 execve("/usr/bin/bwrap", ["bwrap"], 0x1) = 0
+21 clone(flags=CLONE_NEWNS|SIGCHLD) = 22
+10 <... vfork resumed>) = 21
+22 execve("/usr/bin/sh", ["sh"], 0x1) = 0
+22 +++ exited with 0 +++
+21 +++ exited with 0 +++
+"""
+
+
+def test_a_number_of_a_process_that_is_given_away_before_its_end_is_told_is_that_of_the_next_one():
+    started = read_trace(NUMBER_GIVEN_AWAY.strip().splitlines())
+    found = [(Path(each.program).name, each.is_inside) for each in started]
+    assert sorted(found) == [("bwrap", False), ("bwrap", False), ("git", True), ("python", False), ("sh", True)]
