@@ -24,7 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 USERS = ("daemon", "nobody")
 """Users that every system has and that own no files; the first that exists is taken."""
-LEFT_OUT = (".git", ".venv*", "*.pyc.*", ".*_cache", "build", "dist", "node_modules", ".import_linter_cache")
+LEFT_OUT = (".git", ".venv*", "*.pyc.*", ".*_cache", "build", "dist", "node_modules", ".import_linter_cache",
+            ".hypothesis", ".coverage*")  # fmt: skip
 """What is not copied. Bytecode is, but not while it is written: each process would compile all that it imports."""
 UNUSED = (
     "test", "idlelib", "tkinter", "turtledemo", "ensurepip",
