@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import as_another_user, test_here
+from tests import seeds
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 SEEN = """
@@ -24,6 +25,7 @@ def test_who_is_seen():
     for path in (perdure.__file__, sys.executable, sys.base_prefix):
         assert os.access(path, os.R_OK)
     assert not os.access(perdure.__file__, os.W_OK)
+    assert os.environ["PERDURE_SECOND_RUN"] == "1"
 
 def test_nothing_is_compiled_once_more():
     import perdure.core.loop
@@ -90,6 +92,22 @@ def test_nothing_that_the_attacks_need_is_left_out_of_the_copy():
     packages = {package for mark in marks for package in re.findall(r"\"(\w+)", mark)}
     assert "playwright" in packages
     assert packages.isdisjoint(as_another_user.UNUSED)
+
+
+def test_the_other_user_tries_some_of_each_kind_and_in_time_all(monkeypatch):
+    names = ["hook-a", "hook-b", "hook-c", "hook-d", "link-a", "link-b", "alone"]
+    monkeypatch.setattr(seeds, "IS_SECOND_RUN", False)
+    assert sorted(seeds.some_of_each_kind(names, 3)) == sorted(names)
+    monkeypatch.setattr(seeds, "IS_SECOND_RUN", True)
+    tried, parts = set(), set()
+    for seed in range(6):
+        monkeypatch.setattr(seeds, "SEED", seed)
+        chosen = seeds.some_of_each_kind(names, 3)
+        assert {each.partition("-")[0] for each in chosen} == {"hook", "link", "alone"}
+        assert len(chosen) <= 4
+        tried |= {*chosen}
+        parts |= {*seeds.one_part(names, 3)}
+    assert tried == parts == {*names}
 
 
 def test_who_is_not_root_is_told_to_run_the_tests_as_they_are(monkeypatch, capsys):
