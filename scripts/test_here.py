@@ -3,9 +3,10 @@
     python -m scripts.test_here              every job, then the budgets, alone
     python -m scripts.test_here core stores  these jobs; `unit` stands for all that run tests
 
-`make test`, `make lint` and `make unit` call it. Jobs that wait most start first and then the longest, so that no core
-is left without work at the end, and there are two more of them than cores, because several wait for processes and disks
-as much as they compute. Each prints its output when it ends, and all failures are listed once more at the very end.
+`make test`, `make lint` and `make unit` call it. The longest jobs start first, then those that wait most, and last
+those that only compute, so that no core is left without work at the end. There are two more of them than cores, because
+several wait for processes and disks as much as they compute. Each prints its output when it ends, and all failures are
+listed once more at the very end.
 
 `core` counts the branches of `perdure.core`, which doubles the time of whatever runs, so only the tests in `COUNTED`
 run there. Property-based tests are left out of it: every branch has to be covered by an example that is written down.
@@ -147,20 +148,20 @@ def files_with(text: str, outside: Sequence[str] = ()) -> list[str]:
 
 
 def jobs() -> dict[str, Job]:
-    """Return every job by its name: those that wait most first, then those that take longest."""
+    """Return every job by its name: those that take longest first, then those that wait most."""
     named = [path for name in FOLDERS for path in folders(name)]
     coverage = str(BIN / "coverage")
     counted = pytest("-p", "scripts.uncounted_collection", *COUNTED, marks="not budget and not hypothesis")
     other = Job([[sys.executable, "-m", "scripts.as_another_user", *ATTACKS]])
     properties = [file for file in files_with("hypothesis", named) if is_counted(file)]
     return {
-        "trials": Job([pytest(*TRIALS)]),
-        "faults": Job([pytest(*folders("faults"), *ignore(TRIALS))]),
-        "stores": Job([pytest(*folders("stores"))]),
-        "cli": Job([pytest(*folders("cli"))]),
         "parts": Job([pytest(*folders("parts"))]),
         "rest": Job([pytest("tests", *ignore([*named, *COUNTED]))]),
         **({"another-user": other} if os.name == "posix" and os.geteuid() == 0 else {}),
+        "faults": Job([pytest(*folders("faults"), *ignore(TRIALS))]),
+        "trials": Job([pytest(*TRIALS)]),
+        "stores": Job([pytest(*folders("stores"))]),
+        "cli": Job([pytest(*folders("cli"))]),
         "pages": Job([pytest(*folders("pages"))]),
         "types": Job(type_checks()),
         "models": Job([pytest(*folders("models"))]),

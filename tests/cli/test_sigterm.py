@@ -72,8 +72,8 @@ def test_a_tool_that_does_not_end_holds_it_up_no_longer(shell):
         begun, _, _ = STUBBORN[name]
         with shell.started("run", "--model", f"odd:{name}", "-s", name, "go", program=STAND_INS) as process:
             await_text(process.stderr.fileno(), begun)
-            process.send_signal(signal.SIGTERM)
             sent = time.monotonic()
+            process.send_signal(signal.SIGTERM)
             process.communicate(timeout=PATIENCE)
             found[name] = (process.returncode, time.monotonic() - sent)
 

@@ -94,7 +94,7 @@ async def append_contended(store: Store, seed: str) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("store", STORES, indirect=True)
 async def test_no_cancel_drops_an_append_that_waits_for_others(store, long):
-    for number in range(600 if long else 60):
+    for number in range(600 if long else 30):
         await append_contended(store, f"appends {number}")
 
 
@@ -144,5 +144,5 @@ async def cancel_calls_that_end_together(store: Store, seed: str) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("store", STORES, indirect=True)
 async def test_no_cancel_makes_a_call_that_was_begun_one_that_was_not_started(store, long):
-    for number in range(1500 if long else 100):
+    for number in range(1500 if long else 40):
         await cancel_calls_that_end_together(store, f"calls {number}")

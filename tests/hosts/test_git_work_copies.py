@@ -3,6 +3,7 @@
 # ruff: noqa: ISC004 - a case is a line of a shell
 import asyncio
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -33,9 +34,10 @@ async def run(root: Path, line: str):
         return await asyncio.wait_for(shell.run(ShellCommand(line=line, timeout_seconds=20)), 30)
 
 
-@pytest.fixture
-def repository(tmp_path):
-    root = tmp_path / "root"
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A repository to be copied: to make it takes git ten times as long."""
+    root = tmp_path_factory.mktemp("template") / "root"
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
     (root / "a").write_text("a\n")
@@ -43,6 +45,11 @@ def repository(tmp_path):
     git(root, "commit", "-qm", "first")
     git(root, "tag", "v1")
     return root
+
+
+@pytest.fixture
+def repository(template, tmp_path):
+    return shutil.copytree(template, tmp_path / "root", symlinks=True)
 
 
 def list_data(root: Path) -> dict[str, bytes]:

@@ -93,7 +93,7 @@ async def test_an_element_that_changes_while_a_person_is_asked_is_not_clicked(br
         return [Verdict(allow=True) for _ in requests]
 
     rules = Permissions(allow("browser_navigate"), handler=approve)
-    session = Agent(ScriptedModel(), tools=browser_tools(browser), permission=rules).session()
+    session = Agent(ScriptedModel(), tools=browser_tools(browser), permission=rules).session("s")
     await session.call("browser_navigate", {"url": f"{site.base_url}/shop"})
     found = [each.element for each in browser._sessions[session.session_id].elements.values()]
     seen = len(site.received)
@@ -104,7 +104,6 @@ async def test_an_element_that_changes_while_a_person_is_asked_is_not_clicked(br
     assert result.status == "error"
     assert ("nothing was done, for" in result.text) or ("is not there any more" in result.text), result.text
     assert not [each.path for each in site.received[seen:] if each.path.startswith("/own")]
-    await browser.close_session(session.session_id)
 
 
 @pytest.mark.parametrize(
@@ -127,14 +126,13 @@ async def test_no_step_and_no_secret_reaches_an_element_that_has_changed(browser
     binding = SecretBinding(tools=["browser_type"], origins=[site.base_url])
     vault = BoundVault(MemoryVault({"word": "hunter2-and-more"}), {"word": binding})
     tools = browser_tools(browser, files=LocalFiles(tmp_path))
-    session = Agent(ScriptedModel(), tools=tools, permission=rules, vault=vault).session()
+    session = Agent(ScriptedModel(), tools=tools, permission=rules, vault=vault).session("s")
     await session.call("browser_navigate", {"url": f"{site.base_url}/shop"})
     found = [each.element for each in browser._sessions[session.session_id].elements.values()]
     seen = len(site.received)
     result = await session.call(tool, {"ref": next(each.ref for each in found if each.name == name), **argument})
     assert "has changed since the snapshot" in result.text
     assert not [each.path for each in site.received[seen:] if each.path.startswith("/own")]
-    await browser.close_session(session.session_id)
 
 
 async def test_an_answer_is_for_the_element_that_was_described_and_a_model_cannot_describe_it(browser, site):

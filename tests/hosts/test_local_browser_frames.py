@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 LONG = os.environ.get("PERDURE_SEARCH") == "long"
-TIMES = 20 if LONG else 3
+TIMES = 20 if LONG else 1
 
 OWN = """<style>iframe {position: fixed; left: 0; top: 0; width: 500px; height: 400px; opacity: 0; border: 0}
     body > * {position: absolute; left: 50px}</style>

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 - a case is a line
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -24,15 +25,10 @@ def git(folder, *words, **options):
     return done.stdout
 
 
-@pytest.fixture
-def repository(tmp_path, monkeypatch):
-    """A repository with two commits, a branch, a change and a new file; its user has a name."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / ".gitconfig").write_text("[user]\n\tname = Bert\n\temail = bert@example.org\n")
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    root = tmp_path / "root"
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A repository to be copied: to make it takes git ten times as long."""
+    root = tmp_path_factory.mktemp("template") / "root"
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
     (root / "boat.py").write_text("one\n")
@@ -46,6 +42,17 @@ def repository(tmp_path, monkeypatch):
     (root / "boat.py").write_text("one\ntwo\nthree\n")
     (root / "new.txt").write_text("new\n")
     return root
+
+
+@pytest.fixture
+def repository(template, tmp_path, monkeypatch):
+    """A repository with two commits, a branch, a change and a new file; its user has a name."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[user]\n\tname = Bert\n\temail = bert@example.org\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    return shutil.copytree(template, tmp_path / "root", symlinks=True)
 
 
 def open_session(root, permission=allow_all):

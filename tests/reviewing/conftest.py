@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -27,10 +28,10 @@ def git(folder, *words):
     return subprocess.run(["git", *words], cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.fixture
-def repository(tmp_path):
-    """A repository whose branch changes two files and adds a secret."""
-    root = tmp_path / "repository"
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    """A repository to be copied: to make it takes git ten times as long."""
+    root = tmp_path_factory.mktemp("template") / "repository"
     root.mkdir()
     git(root, "init", "-q", "-b", "main")
     (root / "boat.py").write_text("def speed(miles, hours):\n    return 0.0\n")
@@ -44,6 +45,12 @@ def repository(tmp_path):
     git(root, "add", "-f", ".")
     git(root, "commit", "-q", "-m", "Speed is computed")
     return root
+
+
+@pytest.fixture
+def repository(template, tmp_path):
+    """A repository whose branch changes two files and adds a secret."""
+    return shutil.copytree(template, tmp_path / "repository", symlinks=True)
 
 
 def answer(*findings, summary="The speed is computed now."):

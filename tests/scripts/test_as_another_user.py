@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import as_another_user, test_here
+from tests import seeds
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 SEEN = """
@@ -24,21 +25,36 @@ def test_who_is_seen():
     for path in (perdure.__file__, sys.executable, sys.base_prefix):
         assert os.access(path, os.R_OK)
     assert not os.access(perdure.__file__, os.W_OK)
+    assert os.environ["PERDURE_SECOND_RUN"] == "1"
+
+def test_nothing_is_compiled_once_more():
+    import perdure.core.loop
+    assert os.access(perdure.core.loop.__cached__, os.R_OK)
 """
 
 
+@pytest.fixture
+def open_folder():
+    """A folder that everyone can enter, which pytest's own are not: whoever starts it meanwhile closes them again."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
 @only_root
-def test_tests_are_run_as_another_user_with_a_home_of_their_own():
+def test_tests_are_run_as_another_user_with_a_home_of_their_own(open_folder):
+    (open_folder / "test_seen.py").write_text(SEEN)
     words = [sys.executable, "-m", "scripts.as_another_user", "-p", "no:randomly", "--rootdir", ".", "--noconftest"]
-    with tempfile.TemporaryDirectory() as folder:  # pytest closes the folder of `tmp_path` whenever another one starts
-        Path(folder).chmod(0o755)
-        seen = Path(folder, "test_seen.py")
-        seen.write_text(SEEN)
-        done = subprocess.run(
-            [*words, str(seen)], cwd=as_another_user.ROOT, capture_output=True, text=True, check=False
-        )
+    done = subprocess.run(
+        [*words, str(open_folder / "test_seen.py")],
+        cwd=as_another_user.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    assert "2 passed" in done.stdout
 
 
 @only_root
@@ -76,6 +92,22 @@ def test_nothing_that_the_attacks_need_is_left_out_of_the_copy():
     packages = {package for mark in marks for package in re.findall(r"\"(\w+)", mark)}
     assert "playwright" in packages
     assert packages.isdisjoint(as_another_user.UNUSED)
+
+
+def test_the_other_user_tries_some_of_each_kind_and_in_time_all(monkeypatch):
+    names = ["hook-a", "hook-b", "hook-c", "hook-d", "link-a", "link-b", "alone"]
+    monkeypatch.setattr(seeds, "IS_SECOND_RUN", False)
+    assert sorted(seeds.some_of_each_kind(names, 3)) == sorted(names)
+    monkeypatch.setattr(seeds, "IS_SECOND_RUN", True)
+    tried, parts = set(), set()
+    for seed in range(6):
+        monkeypatch.setattr(seeds, "SEED", seed)
+        chosen = seeds.some_of_each_kind(names, 3)
+        assert {each.partition("-")[0] for each in chosen} == {"hook", "link", "alone"}
+        assert len(chosen) <= 4
+        tried |= {*chosen}
+        parts |= {*seeds.one_part(names, 3)}
+    assert tried == parts == {*names}
 
 
 def test_who_is_not_root_is_told_to_run_the_tests_as_they_are(monkeypatch, capsys):

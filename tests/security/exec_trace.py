@@ -2,9 +2,12 @@
 
 A process is inside if it, or one above it, was made with a mount namespace of its own (`CLONE_NEWNS`), which is what
 bubblewrap does. Every traced process must have been seen to be made, so that none is counted as inside by mistake.
-Numbers of processes are used again while the trace goes on, so its lines are read in their order.
+Numbers of processes are used again while the trace goes on, so its lines are read in their order. Of a process whose
+number is given away at once strace may not tell the end: what is told since the call that makes the next one began is
+of the next one.
 """
 
+import bisect
 import os
 import re
 import shutil
@@ -42,6 +45,20 @@ class _Process:
     is_separate: bool = False
     has_ended: bool = False
     calls: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    """Where in the trace each of these calls is."""
+    made: list[tuple[int, "_Process"]] = field(default_factory=list)
+    """What it made, and where."""
+
+    def split(self, line: int) -> "_Process":
+        """Give up what is told since a line; return the process with the same number that this is told of."""
+        kept = bisect.bisect(self.lines, line)
+        other = _Process(calls=self.calls[kept:], lines=self.lines[kept:])
+        other.made = [(at, each) for at, each in self.made if at > line]
+        del self.calls[kept:], self.lines[kept:]
+        for _, each in other.made:
+            each.maker = other
+        return other
 
     @property
     def is_inside(self) -> bool:
@@ -86,38 +103,47 @@ def _read_processes(lines: Sequence[str]) -> list[_Process]:
     processes: list[_Process] = []
     last: dict[str, _Process] = {}
 
-    def find(number: str, *, is_made: bool = False) -> _Process:
-        """Return the process that has a number now. One that is made now may have been seen before, and even ended."""
-        process = last.get(number)
-        is_another = process is not None and (process.maker is not None if is_made else process.has_ended)
-        if process is None or is_another:
-            processes.append(process := _Process())
-            last[number] = process
-        return process
+    def find(number: str) -> _Process:
+        """Return the process that has a number now, if one with it has not ended."""
+        if number not in last or last[number].has_ended:
+            last[number] = _Process()
+            processes.append(last[number])
+        return last[number]
 
-    for number, call in _join_calls(lines):
+    def find_made(number: str, since: int) -> _Process:
+        """Return the process that was made by a call which began at a line. It may have been seen before, and ended."""
+        process = last.get(number)
+        if process is None or process.maker is not None:
+            last[number] = _Process() if process is None or process.has_ended else process.split(since)
+            processes.append(last[number])
+        return last[number]
+
+    for begun, line, number, call in _join_calls(lines):
         process = find(number)
         process.calls.append(call)
+        process.lines.append(line)
         process.has_ended |= call.startswith("+++ ")
         if made := _MADE.match(call):
-            child = find(made[3] or made[2], is_made=True)
+            child = find_made(made[3] or made[2], begun)
             child.maker, child.is_separate = process, "CLONE_NEWNS" in call
+            process.made.append((line, child))
     return processes
 
 
-def _join_calls(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the number of a process and a call; the two lines of a call that others interrupted are one."""
-    begun: dict[str, str] = {}
-    for line in lines:
+def _join_calls(lines: Sequence[str]) -> Iterator[tuple[int, int, str, str]]:
+    """Yield where a call begins and ends, the number of its process, and the call; also if others interrupt it."""
+    begun: dict[str, tuple[int, str]] = {}
+    for at, line in enumerate(lines):
         matched = _LINE.fullmatch(line)
         assert matched is not None, line
         number, text = matched.groups()
         if text.endswith(_UNFINISHED):
-            begun[number] = text.removesuffix(_UNFINISHED)
+            begun[number] = at, text.removesuffix(_UNFINISHED)
         elif resumed := _RESUMED.match(text):
-            yield number, begun.pop(number, "") + text[resumed.end() :]
+            start, first = begun.pop(number, (at, ""))
+            yield start, at, number, first + text[resumed.end() :]
         else:
-            yield number, text
+            yield at, at, number, text
 
 
 def build_environment(**more: str) -> dict[str, str]:

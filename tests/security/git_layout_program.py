@@ -12,10 +12,10 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure import Agent, Permissions, allow
 from perdure.core.error import ConfigError, ToolError
@@ -54,32 +54,54 @@ TOOLS: Sequence[tuple[str, dict[str, Any]]] = (
     ("git_commit", {"message": "Ours", "paths": ["a.txt"]}),
 )
 SOME_TOOLS = (TOOLS[0], TOOLS[1], TOOLS[5], TOOLS[6])
+NEAREST = {"git status": 0, "git diff": 1, "git log": 2, "git show": 2, "git blame": 2}
+"""Which of these does most nearly what a plain command does; for all others it is the commit."""
+T = TypeVar("T")
 
 
-async def use_tools(root, top, *, is_long):
+def choose_tools(layout: Mapping[str, Any]) -> Sequence[tuple[str, dict[str, Any]]]:
+    """Return the tool that is nearest to the command which runs the program of a layout; in turn also another one."""
+    nearest = NEAREST.get(" ".join(layout["trigger"].split()[:2]), 3)
+    others = [*SOME_TOOLS[:nearest], *SOME_TOOLS[nearest + 1 :]]
+    return SOME_TOOLS[nearest], *choose_one(others, layout, 0)
+
+
+def choose_one(things: Sequence[T], layout: Mapping[str, Any], kind: int) -> Sequence[T]:
+    """Return one of several things if it is the turn of their kind, of three: other tools, calls and commands."""
+    turn, kind_in_turn = divmod(layout["turn"], 3)
+    return [things[turn % len(things)]] if kind_in_turn == kind else []
+
+
+async def use_tools(layout, *, is_long):
     """Call the git tools, and run what is silent; return how each ended."""
+    root, top, is_all = layout["root"], layout["top"], is_long or layout["is_plainest"]
     ended: dict[str, str] = {}
     files = LocalFiles(root)
     git = LocalGit(files)
     allowed = Permissions(allow("git_*"))
     tools = [*git_read_tools(files, git), git_commit_tool(files, git)]
     session = Agent(ScriptedModel(), tools=tools, permission=allowed).session()
-    for name, arguments in TOOLS if is_long else SOME_TOOLS:
+    for name, arguments in TOOLS if is_all else choose_tools(layout):
         ended[f"{name} {arguments}"] = (await session.call(name, arguments)).status
-    for act in (git.find_work_tree, git.read_branch, partial(git.add_worktree, f"{top}/added", "added")):
+    acts: Sequence[Callable[[], Any]] = (
+        git.find_work_tree,
+        git.read_branch,
+        partial(git.add_worktree, f"{top}/added", "added"),
+    )
+    for act in acts if is_all else choose_one(acts, layout, 1):
         with contextlib.suppress(ToolError):
             await asyncio.to_thread(act)
     async with LocalShell(root, sandbox="require") as shell:
         session = Agent(ScriptedModel(), tools=shell_tools(shell), permission=Permissions()).session()
-        for line in SILENT if is_long else SOME_SILENT:
+        for line in SILENT if is_long else SOME_SILENT if is_all else choose_one(SOME_SILENT, layout, 2):
             ended[line] = (await session.call("bash", {"command": line})).status
     return ended
 
 
-async def run_asked(root):
+async def run_asked(layout, *, is_long):
     """Run commands that a person has agreed to."""
-    ended: dict[str, str] = {}
-    for line in ASKED:
+    root, ended = layout["root"], dict[str, str]()
+    for line in ASKED if is_long or layout["is_plainest"] else ASKED[layout["turn"] % 2 :][:1]:
         try:
             async with LocalShell(root, sandbox="require") as shell:
                 tools = shell_tools(shell)
@@ -106,12 +128,9 @@ async def main(mode, layouts, *, is_long):
                 return run_on_host(layout["top"])
             with changing(f"{layout['top']}/repo", layout["race"]) if layout["race"] else contextlib.nullcontext():
                 ended: dict[str, str] = {}
-                for _ in range((20 if is_long else 2) if layout["race"] else 1):
-                    ended = await (
-                        run_asked(layout["root"])
-                        if mode == "asked"
-                        else use_tools(layout["root"], layout["top"], is_long=is_long)
-                    )
+                for turn in range((20 if is_long else 2) if layout["race"] else 1):
+                    again = {**layout, "turn": layout["turn"] + turn}
+                    ended |= await (run_asked if mode == "asked" else use_tools)(again, is_long=is_long)
             return ended
 
     found = await asyncio.gather(*[use(each) for each in layouts])

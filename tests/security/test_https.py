@@ -214,19 +214,20 @@ async def test_a_redirect_to_a_certificate_that_proves_nothing_is_not_followed(a
 # -- the browser -------------------------------------------------------------------------------------------------------
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def trusting_browser(tmp_path, monkeypatch) -> AsyncIterator[tuple[LocalBrowser, ssl.SSLContext]]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def trusting_browser(tmp_path_factory) -> AsyncIterator[tuple[LocalBrowser, ssl.SSLContext]]:
     """A browser, and the TLS settings of a server whose key alone it trusts without an authority."""
-    made = Authority(tmp_path / "authority")
+    made = Authority(tmp_path_factory.mktemp("https") / "authority")
     context = made.context("shop.example")
     build = chromium_command.build_flags
 
     def trust(*arguments: Any, **options: Any) -> list[str]:
         return [f"--ignore-certificate-errors-spki-list={made.fingerprint}", *build(*arguments, **options)]
 
-    monkeypatch.setattr(chromium_command, "build_flags", trust)
-    async with LocalBrowser(HERE, look_up=find_here) as browser:
-        yield browser, context
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chromium_command, "build_flags", trust)
+        async with LocalBrowser(HERE, look_up=find_here) as browser:
+            yield browser, context
 
 
 async def find_here(_host: str, _port: int) -> list[str]:

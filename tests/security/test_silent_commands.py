@@ -21,12 +21,12 @@ from perdure.hosts.local_shell import LocalShell
 from perdure.toolkits.read_only_commands import _GIT, _PROGRAMS
 from perdure.toolkits.shell import parse_command_target
 from perdure.toolkits.shell_backend import ShellCommand
-from tests.seeds import SEED
+from tests.seeds import IS_SECOND_RUN, SEED
 
 pytestmark = [pytest.mark.needs("bubblewrap", "strace", "ripgrep"), pytest.mark.faults, pytest.mark.timeout(600)]
 
 LONG = os.environ.get("PERDURE_SEARCH") == "long"
-LINES = 3_000 if LONG else 300
+LINES = 3_000 if LONG else 100 if IS_SECOND_RUN else 300
 BATCH = 50
 SECRETS = (
     *(

@@ -22,6 +22,7 @@ from perdure.toolkits.edit_tool import edit_tool
 from perdure.toolkits.file_tools import read_tool, write_tool
 from perdure.toolkits.shell import exec_tool, shell_tools
 from perdure.toolkits.shell_backend import ShellCommand
+from tests.seeds import one_part
 
 SECRET = frozenset({".npmrc", ".yarnrc", ".yarnrc.yml", ".netrc", "_netrc", ".my.cnf", ".envrc"})
 """Names that also mean secrets: no tool writes them, and commands do not see them."""
@@ -147,22 +148,32 @@ async def until_there(path: Path) -> None:
 
 
 WAYS = {
-    "write": 'mkdir -p "$(dirname "$p")"; echo "a command\'s" > "$p"',
-    "rename": 'echo "a command\'s" > plain; mkdir -p "$(dirname "$p")"; mv plain "$p"',
-    "exchange": 'mkdir -p x/"$(dirname "$p")"; echo "a command\'s" > x/"$p"; cp -r x/. .; rm -r x',
-    "folder": 'mkdir -p away/"$(dirname "$p")"; echo "a command\'s" > away/"$p"; mv away moved-$n',
-    "hard-link": 'echo "a command\'s" > plain-$n; mkdir -p "$(dirname "$p")"; ln plain-$n "$p"',
-    "append": 'mkdir -p "$(dirname "$p")"; echo "a command\'s" >> "$p"',
-    "closed": 'mkdir -p c$n/"$(dirname "$p")"; echo "a command\'s" > c$n/"$p"; chmod -R a-w c$n; chmod 0 c$n',
-    "capitals": 'p="$(echo "$p" | tr a-z A-Z)"; mkdir -p "$(dirname "$p")"; echo "a command\'s" > "$p"',
-    "old-times": 'mkdir -p "$(dirname "$p")"; echo "a command\'s" > "$p"; touch -d 2001-01-01 "$p"',
+    "write": 'mkdir -p "$d"; echo "a command\'s" > "$p"',
+    "rename": 'echo "a command\'s" > plain; mkdir -p "$d"; mv plain "$p"',
+    "exchange": 'mkdir -p x/"$d"; echo "a command\'s" > x/"$p"; cp -r x/. .; rm -r x',
+    "folder": 'mkdir -p away/"$d"; echo "a command\'s" > away/"$p"; mv away moved-$n',
+    "hard-link": 'echo "a command\'s" > plain-$n; mkdir -p "$d"; ln plain-$n "$p"',
+    "append": 'mkdir -p "$d"; echo "a command\'s" >> "$p"',
+    "closed": 'mkdir -p c$n/"$d"; echo "a command\'s" > c$n/"$p"; chmod -R a-w c$n; chmod 0 c$n',
+    "capitals": 'mkdir -p "$D"; echo "a command\'s" > "$P"',
+    "old-times": 'mkdir -p "$d"; echo "a command\'s" > "$p"; touch -d 2001-01-01 "$p"',
 }
+"""What a command does with the path `$p` in the folder `$d`, or both in capitals; `$n` is the number of the name."""
+
+
+def write_line(name: str, number: int, way: str) -> str:
+    """Return what a command does with a name. Nothing is left to programs that the shell would start each time."""
+    path, folder = as_file(name), os.path.dirname(as_file(name)) or "."  # noqa: PTH120 - the text of a line
+    given = f"n={number}; p={path!r}; d={folder!r}; P={path.upper()!r}; D={folder.upper()!r}"
+    return f"{{ {given}; {way}; }} 2>/dev/null"
 
 
 @sandboxed
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_command_leaves_no_file_with_such_a_name(tmp_path, way):
-    lines = [f"(n={number}; p={as_file(name)!r}; {WAYS[way]}) 2>/dev/null" for number, name in enumerate(FOR_COMMANDS)]
+    first = [*WAYS].index(way)
+    names = one_part([*FOR_COMMANDS[first:], *FOR_COMMANDS[:first]], 3)  # each name in some of the ways
+    lines = [write_line(name, number, WAYS[way]) for number, name in enumerate(names)]
     result = await run(tmp_path, "\n".join(lines))
     assert list_trusted_evil(tmp_path) == []
     assert "other programs trust files with such names" in result.note
@@ -178,8 +189,7 @@ async def test_a_command_changes_no_file_with_such_a_name(tmp_path, way):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(OWN)
     ways = {**WAYS, "remove": 'rm -rf "$p"'}
-    lines = [f"(n={number}; p={as_file(name)!r}; {ways[way]}) 2>/dev/null" for number, name in enumerate(names)]
-    await run(tmp_path, "\n".join(lines))
+    await run(tmp_path, "\n".join([write_line(name, number, ways[way]) for number, name in enumerate(names)]))
     assert [name for name in names if (tmp_path / as_file(name)).read_text() != OWN] == []
     assert list_trusted_evil(tmp_path) == []
 
