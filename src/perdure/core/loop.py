@@ -134,7 +134,7 @@ async def discard_open_aside_replies(run: Run, outcome: Outcome[Any]) -> Outcome
 
     with suppress(asyncio.CancelledError):  # the events are stored, and the run is over
         await run.emit(*build_open_aside_discarded_events(run))
-    return replace(outcome, usage=run.state.usage, cost_usd=run.cost_usd)
+    return replace(outcome, usage=run.usage, cost_usd=run.cost_usd)
 
 
 async def suspend_run(run: Run) -> Outcome[Any]:
