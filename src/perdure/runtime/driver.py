@@ -614,7 +614,8 @@ class SessionDriver(SessionChannelHandle):
         """Return True if there are messages for the model; tasks that ended without a report are reported first."""
         if is_resumable(self._state):
             return False
-        for extension in get_active_agent(self.agent, run.state).extensions if run.state.inbox else ():
+        run.engine = run.engine or self.agent.engine  # as for the tasks of this session, below
+        for extension in get_active_agent(self.agent, run.state).extensions if run.state.kept_values else ():
             if extension.background is not None:
                 await extension.background.report_ended_tasks(run)
         return run.mailbox.has_messages_due
