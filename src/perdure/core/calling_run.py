@@ -7,6 +7,7 @@ that the calling run has seen, and the answer brings its labels back: whatever t
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Final
+from weakref import ref
 
 from .event import Event, ValueKept
 from .provenance import KEPT_LABELS
@@ -14,23 +15,25 @@ from .provenance import KEPT_LABELS
 if TYPE_CHECKING:
     from .run import Run
 
-_calling_run: "ContextVar[Run | None]" = ContextVar("perdure_calling_run", default=None)
+_calling_run: "ContextVar[ref[Run] | None]" = ContextVar("perdure_calling_run", default=None)
+"""A weak reference: tasks and timers that outlive a run keep the context they were made in."""
 _OTHER_LABELS: Final = "perdure.labels_of_other_sessions"
 
 
-def enter_run(run: "Run | None") -> "Token[Run | None]":
+def enter_run(run: "Run | None") -> "Token[ref[Run] | None]":
     """Make this the run that the current task works for; `None` for a task that outlives its run."""
-    return _calling_run.set(run)
+    return _calling_run.set(None if run is None else ref(run))
 
 
-def leave_run(token: "Token[Run | None]") -> None:
+def leave_run(token: "Token[ref[Run] | None]") -> None:
     """Undo `enter_run`."""
     _calling_run.reset(token)
 
 
 def get_calling_run() -> "Run | None":
     """Return the run that the current task works for; `None` outside of tools and engines."""
-    return _calling_run.get()
+    found = _calling_run.get()
+    return None if found is None else found()
 
 
 def label_calling_run(run: "Run", labels: Iterable[str], source: str) -> None:

@@ -147,7 +147,7 @@ class Run:
             "entered_calls",
         ),
         *("_begun_turns", "is_private", "stored_price", "timers", "engine", "has_turn_in_progress", "unstored_tools"),
-        "spent_beside",
+        *("spent_beside", "__weakref__"),
     )
 
     def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:  # noqa: PLR0915 - a line for each field
