@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Price, Usage, open_store, tool
+from perdure import Agent, ConfigError, Limits, Output, Price, Usage, open_store, tool
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry
 from perdure.goals import read_grades, until
@@ -208,6 +208,58 @@ async def test_a_run_that_reaches_a_limit_in_a_later_round_has_the_cost_of_the_g
     outcome = await agent.run("Go.", engine=until(grade))
     assert (outcome.status, outcome.reason) == ("limit", "max_turns")
     assert outcome.usage.total_tokens == 2 * 15 + 110
+
+
+def reject_for_a_dollar(_evidence: Evidence) -> Grade:
+    return Grade(passed=False, usage=Usage(100, 10), cost_usd=1.0, feedback="More.")
+
+
+PRICE = Price(input_usd=1000, output_usd=1000)  # 0.015 dollars for a reply
+
+
+@pytest.mark.parametrize("first", ["no", call("final_answer", value=1)], ids=["text", "answer tool"])
+@pytest.mark.parametrize("ending", ["failed", "cancelled"])
+async def test_a_run_that_ends_early_in_a_later_round_has_the_cost_of_the_grades_before(ending, first):
+    @tool
+    async def stop() -> str:
+        """Stop."""
+        await session.cancel()
+        return "stopped"
+
+    later = RuntimeError("down") if ending == "failed" else call("stop")
+    agent = Agent(ScriptedModel(first, later, price=PRICE), tools=[stop], store=open_store("memory:"))
+    session = agent.session("s")
+    output = None if first == "no" else Output(int, mode="tool")
+    outcome = await session.run("Go.", engine=until(reject_for_a_dollar), output=output)
+    assert outcome.status == ending
+    assert outcome.cost_usd == pytest.approx(1.0, abs=0.05)
+    assert outcome.usage.total_tokens >= 110 + 15
+    assert (await session.usage()).cost_usd == pytest.approx(outcome.cost_usd)
+
+
+async def test_grades_count_for_the_limits_in_the_middle_of_a_round_too():
+    @tool
+    def look() -> str:
+        """Look."""
+        return "a ship"
+
+    model = ScriptedModel("no", *[call("look")] * 10, price=PRICE)
+    agent = Agent(model, tools=[look], store=open_store("memory:"), limits=Limits(max_cost_usd=1.04))
+    outcome = await agent.run("Go.", engine=until(reject_for_a_dollar))
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_cost", 3)
+    model = ScriptedModel("no", *[call("look")] * 10)
+    agent = Agent(model, tools=[look], store=open_store("memory:"), limits=Limits(token_budget=150))
+    outcome = await agent.run("Go.", engine=until(reject_for_a_dollar))
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "token_budget", 3)
+
+
+async def test_grades_of_a_subagent_count_for_the_agent_above_it():
+    engine = until(reject_for_a_dollar, max_rounds=2)
+    scout = Agent(ScriptedModel("one", "two", price=PRICE), name="scout", engine=engine)
+    boss = Agent(ScriptedModel(call("scout", task="Count."), "Done.", price=PRICE), tools=[scout.as_tool()])
+    outcome = await boss.run("Go.")
+    assert outcome.usage.total_tokens > 2 * 110
+    assert outcome.cost_usd == pytest.approx(2.0, abs=0.1)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from perdure.core.event import InboxAdded, InboxResolved, RunStarted
+from perdure import user
+from perdure.core.event import Custom, InboxAdded, InboxResolved, MessageAdded, RunStarted
 from perdure.core.fold import fold_events
 from perdure.core.inbox import INBOX_POST
 from perdure.core.store import Post
-from perdure.runtime.late_background_agent_results import _find_results
+from perdure.runtime.late_background_agent_results import FORWARDED_EVENT, _build_forwarded_post, _find_late_posts
 
 
 def test_results_that_are_waited_for_are_found_and_those_that_cannot_be_read_stay_in_the_store() -> None:
@@ -21,8 +22,20 @@ def test_results_that_are_waited_for_are_found_and_those_that_cannot_be_read_sta
         post("unknown", item_id="i0", response="a"),
         post("plain", item_id="i2", response="b", labels=[]),
         post("labelled", item_id="i3", response=None, labels=["untrusted"]),
+        post("forwarded", "follow_up", origin="inbox", role="user", parts=[]),
     ]
-    assert _find_results(state, posts) == {
+    assert {name: event for name, (_, event) in _find_late_posts(state, posts).items()} == {
         "plain": InboxResolved("i2", "b", 5.0, ()),
         "labelled": InboxResolved("i3", None, 5.0, ("untrusted",)),
+        "forwarded": Custom(FORWARDED_EVENT, {"post": "forwarded"}),
     }
+
+
+def test_a_result_that_is_forwarded_has_the_labels_of_the_agent_that_wrote_the_request() -> None:
+    asked = InboxAdded("i1", "mail", "Send the secret!", run_id="r1")
+    seen = MessageAdded(user("a page", labels=["untrusted"]), run_id="r1")
+    state = fold_events([RunStarted(run_id="r1"), seen, asked])
+    post = Post("p", INBOX_POST, {"item_id": "i1", "response": "ok", "labels": ["private"]}, 5.0)
+    ((_, event),) = _find_late_posts(state, [post]).values()
+    forwarded = _build_forwarded_post(state, post, event, "s/scout-1", 6.0)
+    assert forwarded.body["labels"] == ("private", "untrusted")

@@ -32,6 +32,7 @@ from perdure.core.message import Citation, Message, Text, Thinking, ToolCall
 from perdure.core.model_and_tool_wrappers import labelled
 from perdure.core.permission_request import PermissionRequest, Verdict
 from perdure.core.provider_executed_tool_calls import build_permission_only_tool
+from perdure.core.reminders import label_requests
 from perdure.extensions import code_mode, coding, history, large_results, memory, notebook, tool_search
 from perdure.file_history import FileHistory
 from perdure.files.folder_origin import forget_recorded, is_recorded, list_recorded
@@ -43,6 +44,7 @@ from perdure.mcp.server_settings import McpServer
 from perdure.mcp.tool_builder import build_resource_tools, build_tool
 from perdure.mcp_catalogue import CatalogueEntry, McpCatalogue
 from perdure.memory.long_term_memory import LongTermMemory
+from perdure.runtime.extension import Extension
 from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.session_transfer import export_session, import_session
 from perdure.stores.memory import MemoryStore
@@ -560,6 +562,78 @@ async def carry_by_an_engine(label: str, _folder: Path) -> Sequence[str]:
     return await run_agent("Done.", engine=call_directly)
 
 
+async def carry_by_a_request(label: str, _folder: Path) -> Sequence[str]:
+    """A reminder, which is in no entry of the log."""
+    reminder = Extension(name="r", reminders=[lambda run: label_requests(run, [label], "program:r") or "Send it!"])
+    return await run_agent("Done.", "Done.", extensions=[reminder], prompt="Go.")
+
+
+def build_helper(label: str) -> Agent[Any]:
+    """Return an agent that a tool or an engine runs by itself: it has seen text with a label."""
+    return Agent(ScriptedModel(take(label), "Seen.", repeat_last=True), tools=[SOURCES[label]])
+
+
+async def carry_by_a_tool_that_runs_an_agent(label: str, _folder: Path) -> Sequence[str]:
+    @tool(effect="read")
+    async def ask_helper() -> str:
+        """Ask."""
+        return (await build_helper(label).run("Look.")).text
+
+    return await run_agent(call("ask_helper"), "Done.", tools=[ask_helper])
+
+
+async def carry_by_a_plain_tool_that_runs_an_agent(label: str, _folder: Path) -> Sequence[str]:
+    @tool(effect="read")
+    def ask_helper() -> str:
+        """Ask."""
+        return build_helper(label).run_sync("Look.").text
+
+    return await run_agent(call("ask_helper"), "Done.", tools=[ask_helper])
+
+
+async def carry_by_a_tool_that_fails_with_the_words_of_an_agent(label: str, _folder: Path) -> Sequence[str]:
+    @tool(effect="read")
+    async def ask_helper() -> str:
+        """Ask."""
+        raise ToolError((await build_helper(label).run("Look.")).text)
+
+    outcome = await build_agent(call("ask_helper"), "Done.", tools=[ask_helper]).run("Go.")
+    assert label in outcome.messages[-2].tool_results[0].labels
+    return outcome.labels
+
+
+async def carry_by_an_engine_that_runs_an_agent(label: str, _folder: Path) -> Sequence[str]:
+    async def ask_helper(run: Any) -> Any:
+        async for _ in build_helper(label).session("h").stream("Look."):
+            pass
+        return await react(run)
+
+    return await run_agent("Done.", engine=ask_helper)
+
+
+async def carry_by_an_engine_that_asks_no_model_afterwards(label: str, _folder: Path) -> Sequence[str]:
+    async def ask_helper(run: Any) -> Any:
+        await build_helper(label).run("Look.")
+        return run.outcome("done")
+
+    agent = build_agent("Done.", store=MemoryStore())
+    assert label in (await agent.session("s").run("Go.", engine=ask_helper)).labels
+    return (await agent.session("s").run("And?")).labels
+
+
+async def carry_to_an_agent_that_a_tool_runs(label: str, _folder: Path) -> Sequence[str]:
+    helper, found = Agent(ScriptedModel("Seen.")), list[str]()
+
+    @tool(effect="read")
+    async def ask_helper() -> str:
+        """Ask."""
+        found.extend((await helper.run("Look.")).labels)
+        return "ok"
+
+    await run_agent(take(label), call("ask_helper"), "Done.", tools=[ask_helper])
+    return found
+
+
 async def carry_by_the_inbox(label: str, _folder: Path) -> Sequence[str]:
     agent = build_agent(call("post_to_inbox", tag="mail", request="Ask."), "Waiting.", "Done.", tools=[post_to_inbox])
     session = agent.session("s")
@@ -589,6 +663,46 @@ async def carry_by_notes_that_agents_share(label: str, _folder: Path) -> Sequenc
     notes = scratchpad_tools(MemoryValues())
     await run_agent(take(label), call("write_scratchpad", content="x"), "Done.", tools=notes)
     return await run_agent(call("read_scratchpad"), "Done.", tools=notes)
+
+
+async def test_an_engine_that_has_run_an_agent_sends_nothing_unasked():
+    """No request and no result have brought the labels into the log yet."""
+
+    async def ask_and_send(run: Any) -> Any:
+        request = (await build_helper(UNTRUSTED).run("Look.")).text
+        assert (await run.call_tool("post_to_inbox", {"tag": "mail", "request": request})).status == "denied"
+        return run.outcome("done")
+
+    prompt = user("Go.", labels=[PRIVATE])
+    assert UNTRUSTED in await run_agent("x", prompt=prompt, engine=ask_and_send, tools=[post_to_inbox])
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize(
+    "carry",
+    [
+        carry_by_compaction,
+        carry_by_an_engine,
+        carry_by_an_engine_that_asks_no_model_afterwards,
+        carry_by_the_inbox,
+        carry_by_the_report_of_a_subagent,
+        carry_by_a_request,
+    ],
+    ids=lambda each: each.__name__,
+)
+async def test_labels_stay_when_what_had_them_is_redacted(carry, label, tmp_path, monkeypatch):
+    sessions: dict[str, Any] = {}
+    build = Agent.session
+    monkeypatch.setattr(
+        Agent, "session", lambda agent, name="", **more: sessions.setdefault(name, build(agent, name, **more))
+    )
+    await carry(label, tmp_path)
+    session = sessions["s"]
+    before = {*(await session.read_state()).labels}
+    assert label in before
+    for entry in await session.store.read("s"):
+        await session.redact(entry.seq)
+    assert {*(await session.read_state()).labels} == before
 
 
 @pytest.mark.parametrize("error", [ToolError, McpError, EffectUnknown, EffectNotStarted, NotAnswered, ValueError])
@@ -678,6 +792,14 @@ CARRIERS = [
     ),
     *(carry_by_a_goal, carry_by_an_engine, carry_by_the_inbox, carry_by_memory, carry_by_a_pinned_memory),
     *(carry_by_notes_that_agents_share, carry_by_notes_of_the_session),
+    *(
+        carry_by_a_tool_that_runs_an_agent,
+        carry_by_a_plain_tool_that_runs_an_agent,
+        carry_by_a_tool_that_fails_with_the_words_of_an_agent,
+        carry_by_an_engine_that_runs_an_agent,
+        carry_by_an_engine_that_asks_no_model_afterwards,
+        carry_to_an_agent_that_a_tool_runs,
+    ),
 ]
 
 

@@ -27,6 +27,7 @@ from perdure.interaction.grant_file import GrantFile
 from perdure.runtime.agent import Agent
 from perdure.runtime.extension import Extension
 from perdure.runtime.overrides import Overrides
+from perdure.runtime.unmatched_rules import describe_unmatched_rules, mark_rule_as_told
 from perdure.toolkits.basic_tools import basic_tools
 
 from .default_model import ModelChoice, choose_model, is_in_process_model
@@ -45,7 +46,7 @@ from .project_context import (
     try_to_load,
 )
 from .run_options import AgentOptions
-from .unmatched_rules import describe_unmatched_rules
+from .terminal_output import to_one_line
 
 if TYPE_CHECKING:
     from perdure.config import Config
@@ -79,8 +80,10 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
     def build_agent(self, **more: Any) -> Agent[Any]:
         """Build the agent; keyword arguments are further options of `Agent`. Warns of rules that match no tool."""
         agent = Agent[Any](**{**self.options, **more})
+        for rule in self.list_rules():
+            mark_rule_as_told(rule)
         for text in describe_unmatched_rules(self.list_rules(), agent):
-            _log.warning("%s", text)
+            _log.warning("%s", to_one_line(text))
         return agent
 
     def list_rules(self) -> Sequence[Rule]:
@@ -145,7 +148,7 @@ def find_unmatched_rules(path: str, config: "Config") -> list[str]:
         agent = Agent[Any](**parts.options)
     except ConfigError:
         return []
-    return describe_unmatched_rules(table.rules, agent)
+    return [to_one_line(text) for text in describe_unmatched_rules(table.rules, agent)]
 
 
 def resolve_store(options: "AgentOptions", workdir: str = os.curdir) -> str:

@@ -152,7 +152,7 @@ class ModelRequested(Event, frozen=True):
 
     durable = True
     replay = "compared"
-    structural = frozenset({"model", "provider", "prefix"})
+    structural = frozenset({"model", "provider", "prefix", "labels"})
 
     turn: int
     attempt: int = 1

@@ -57,7 +57,7 @@ from .past_run_totals import (
     add_run_cost,
     estimate_usage,
 )
-from .provenance import list_message_labels, list_message_sources
+from .provenance import list_kept_labels, list_message_labels, list_message_sources
 from .transcript import MessagesSnapshot, Transcript
 
 if TYPE_CHECKING:
@@ -564,6 +564,7 @@ class State:
     def apply_value_kept(self, event: ValueKept) -> None:
         """Store a tool's value under its name."""
         self.kept_values[event.name] = event.value
+        self._add_labels(*list_kept_labels(event))
 
     def apply_skill_loaded(self, event: SkillLoaded) -> None:
         """Record that a skill's text is part of the conversation."""
@@ -670,8 +671,7 @@ class State:
         """Count the tokens of a reply beside the conversation; keep its labels, as engines and tools may pass it on."""
         if reply.usage is not None:
             self._add_usage(reply.usage)
-        if reply.labels:
-            self._add_labels(reply.labels, list_message_sources(reply))
+        self._add_labels(reply.labels, list_message_sources(reply))
 
     def apply_tool_started(self, event: ToolStarted) -> None:
         """Record that a tool call is about to run, and count it if it is the first attempt."""

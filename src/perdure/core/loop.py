@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from . import argument_checks
 from . import fault_injection as faults
 from .between_turns import run_between_turns, store_log_only_events
+from .calling_run import build_label_events, enter_run, find_other_labels, leave_run, list_seen_labels
 from .error import EmptyReply, LimitExceeded, ModelError, ReplyCutOff, StoreError, UsageError
 from .event import (
     ErrorRaised,
@@ -48,7 +49,7 @@ from .event import (
 from .interrupted_run_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
 from .jsonable import error_message
 from .last_run_progress import has_unreported_task
-from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_empty, user
+from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_empty, merge_labels, user
 from .model import CONCLUDED_FOR, Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine, get_model_without_limit_checks
@@ -85,6 +86,7 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     """Perform a run with this engine, store how it ended, and return its outcome, also after an error or a cancel."""
     run.task = asyncio.current_task()
     run.engine = engine
+    token = enter_run(run)
     run.joins_appends = engine is react and not run.calls_code_between_turns
     run.start_timer()
     try:
@@ -105,11 +107,14 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     except Exception as error:  # noqa: BLE001 - any error becomes an outcome that keeps the work done so far
         outcome = await end_failed_run(run, error)
     finally:
+        leave_run(token)
         run.stop_timer()
     if run.scratch:
         from .fallback_answer import end_with_fallback_answer  # at first use: an engine of few runs has one
 
         outcome = end_with_fallback_answer(run, outcome)
+        run.closing_events += build_label_events(run)
+        outcome = replace(outcome, labels=tuple(list_seen_labels(run)))
     if run.state.aside_requests:
         outcome = await discard_open_aside_replies(run, outcome)
     if run.mailbox.log_only_events:
@@ -134,7 +139,7 @@ async def discard_open_aside_replies(run: Run, outcome: Outcome[Any]) -> Outcome
 
     with suppress(asyncio.CancelledError):  # the events are stored, and the run is over
         await run.emit(*build_open_aside_discarded_events(run))
-    return replace(outcome, usage=run.state.usage, cost_usd=run.cost_usd)
+    return replace(outcome, usage=run.usage, cost_usd=run.cost_usd)
 
 
 async def suspend_run(run: Run) -> Outcome[Any]:
@@ -476,7 +481,7 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
             if run.spec.between_turns or run.mailbox.log_only_events:
                 await run_between_turns(run)
             prepared_calls = await prepare_calls(run, run.state.unsettled_calls)
-            labels = run.state.labels
+            labels = list_seen_labels(run)
             if run.spec.gate is not None or [each for each in prepared_calls if each.needs_permission(labels)]:
                 from .tool_call_permission import filter_permitted  # at first use: many agents need no permission
 
@@ -600,6 +605,8 @@ async def execute_call(run: Run, prepared: PreparedCall, is_alone: bool = False)
         raise asyncio.CancelledError  # it stays open: whoever resumes the run makes the call again, with the same key
     if prepared.tool.finish or prepared.tool.summary is not None:
         result = await run_finish_hooks(run, prepared, result)
+    if run.scratch:
+        prepared.labels = merge_labels(prepared.labels, find_other_labels(run))
     if prepared.tool.labels or prepared.labels:
         result = add_tool_labels(prepared, result)
     settled = build_call_ending_events(run, result, run.clock.monotonic() - began)

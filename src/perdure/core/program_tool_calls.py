@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .calling_run import list_seen_labels
 from .engine_tool_calls import store_open_direct_results
 from .error import ToolError
 from .loop import carry_out_calls
@@ -94,7 +95,7 @@ async def _carry_out(context: "ToolContext[Any]", calls: Sequence[ToolCall]) -> 
 async def _filter_permitted(context: "ToolContext[Any]", calls: "list[PreparedCall]") -> "list[PreparedCall]":
     """Return the calls that may run; a person is asked once about all that no rule decides."""
     run = context.run
-    if run.spec.gate is None and not any(each.needs_permission(run.state.labels) for each in calls):
+    if run.spec.gate is None and not any(each.needs_permission(list_seen_labels(run)) for each in calls):
         return calls
     from .tool_call_permission import filter_permitted  # at first use: many agents need no permission
 

@@ -7,8 +7,10 @@ text: `person`, `person:NAME`, `model:NAME`, `tool:NAME`, `agent:NAME`, `skill:N
 """
 
 from collections.abc import Collection
+from typing import cast
 
 from .event import (
+    RESERVED_PREFIX,
     Compacted,
     Custom,
     Event,
@@ -21,6 +23,7 @@ from .event import (
     SessionImported,
     SkillLoaded,
     ToolFinished,
+    ValueKept,
 )
 from .message import SENT_ORIGINS, Message, merge_labels
 
@@ -34,6 +37,8 @@ UNTRUSTED_LABEL = "untrusted"
 """Label of results that anybody may have written: web pages, messages of others."""
 _PRIVATE_LABELS = frozenset({PRIVATE_LABEL, FILE_LABEL})
 _UNTRUSTED_LABELS = frozenset({UNTRUSTED_LABEL, IMPORTED_LABEL})
+KEPT_LABELS = f"{RESERVED_PREFIX}labels"
+"""Name of the stored value with labels of text that a run has, and no message or result of it."""
 TRIGGER_ORIGIN = "trigger"
 """Origin of messages with the input of a trigger."""
 PERSONAL_ORIGINS = frozenset({"", "steering", "follow_up"})
@@ -111,3 +116,11 @@ _SOURCES: dict[type[Event], str] = {
 def list_message_labels(message: Message) -> tuple[str, ...]:
     """Return the labels of a message and of the results in it."""
     return merge_labels(message.labels, *[result.labels for result in message.tool_results])
+
+
+def list_kept_labels(event: ValueKept) -> tuple[list[str], list[str]]:
+    """Return the labels of a stored value that consists of labels, and their sources; of any other, none."""
+    if event.name != KEPT_LABELS or not isinstance(event.value, dict):
+        return [], []
+    kept = cast("dict[object, object]", event.value)
+    return [str(each) for each in kept], [str(each) for each in kept.values()]

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from . import argument_checks
+from .calling_run import find_other_labels
 from .jsonable import replace_surrogates
 from .message import Message, user
 
@@ -38,7 +39,8 @@ def find_unlogged_labels(run: "Run") -> dict[str, str]:
     Those that the session has already are left out.
     """
     told = {**dict.fromkeys(run.spec.project_labels, PROJECT_SOURCE), **run.scratch.get(_LABELS_KEY, {})}
-    return {label: source for label, source in told.items() if label not in run.state.labels}
+    missing = {label: source for label, source in told.items() if label not in run.state.labels}
+    return {**missing, **find_other_labels(run)}
 
 
 def _call_reminder(run: "Run", reminder: "Reminder") -> str | None:

@@ -37,7 +37,7 @@ from .outcome import Outcome, OutcomeStatus, select_own_entries
 from .pausable_timer import RUN_TIMER, PausableTimer
 from .prompt_cache_misses import describe_prefix_change, hash_instructions, hash_request_part
 from .reminders import build_reminder_messages, find_unlogged_labels
-from .run_cost import find_cost_usd
+from .run_cost import list_run_costs, sum_known_cost_usd
 from .run_function_types import (
     Accepted,
     BetweenTurns,
@@ -147,6 +147,7 @@ class Run:
             "entered_calls",
         ),
         *("_begun_turns", "is_private", "stored_price", "timers", "engine", "has_turn_in_progress", "unstored_tools"),
+        *("spent_beside", "__weakref__"),
     )
 
     def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:  # noqa: PLR0915 - a line for each field
@@ -179,6 +180,8 @@ class Run:
         """Ids of the calls in progress without a stored intent: their tools have `asks_first`."""
         self.entered_calls: set[str] = set()
         """Ids of the calls whose tools this process has called, and whose results are not stored."""
+        self.spent_beside: list[tuple[Usage, float | None]] = []
+        """Tokens and cost of models that are not the run's and worked for it; the cost is `None` if it is not known."""
         self.scratch: dict[str, Any] = {}
         """Values that functions of this run share; never stored."""
         self.joins_appends = False
@@ -293,15 +296,13 @@ class Run:
     @property
     def cost_usd(self) -> float | None:
         """The cost of the run and its subagents in US dollars; `None` if a price is neither reported nor known."""
-        own = self.state.own_cost_usd(self.info.price)
-        # Children that have ended are counted in `state.children_usd`.
-        below = [child.cost_usd for child in self.children if child.state.run_ended_event is None]
-        if self.state.open_children:  # after a resume: subagents that have not been resumed
-            live = [child.state for child in self.children]
-            below += [find_cost_usd(each) for each in self.state.open_children.values() if each not in live]
-        if own is None or None in below:
-            return None
-        return own + self.state.children_usd + sum([each or 0.0 for each in below])
+        parts = list_run_costs(self)
+        return None if None in parts else sum_known_cost_usd(self)
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the run and its subagents, and of models beside it that worked for it, such as graders."""
+        return sum([usage for usage, _ in self.spent_beside], self.state.usage)
 
     async def emit(self, *events: Event, sync: bool = False, entry_ids: Sequence[str] = ()) -> None:
         """Store events, then publish them to watchers. With `sync`, they survive a power failure once this returns.
@@ -645,10 +646,10 @@ class Run:
         """
         limits, most = self.options.limits, self.options.limits.max_cost_usd
         if limits.token_budget is not None:
-            used = self.state.usage.total_tokens + self.state.unanswered_usage.total_tokens
+            used = self.usage.total_tokens + self.state.unanswered_usage.total_tokens
             if used >= limits.token_budget * (1 - kept):
                 return "token_budget"
-        if most is not None and (self.cost_usd or 0.0) + self._in_flight_usd() >= most * (1 - kept):
+        if most is not None and sum_known_cost_usd(self) + self._in_flight_usd() >= most * (1 - kept):
             return "max_cost"
         return "" if self.parent is None else self.parent.find_spent_limit(KEPT_FOR_ANSWER if self.is_private else 0.0)
 
@@ -780,7 +781,7 @@ class Run:
             new_messages=new,
             messages=messages,
             output=self.output,
-            usage=self.state.usage,
+            usage=self.usage,
             cost_usd=self.cost_usd,
             cache=self.prefix_comparer.build_report(self.state.usage),
             turns=self.state.turns,

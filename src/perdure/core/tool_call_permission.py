@@ -4,13 +4,13 @@ Imported when the first gate or tool asks for it: many programs have neither.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from .approval_binding import ApprovalBinding, build_call_binding
+from .calling_run import list_seen_labels
 from .event import Event, PermissionDecided
-from .fold import State
 from .inherited_permission_gates import GateChainDecision, decide_by_gate
 from .jsonable import replace_surrogates, to_text
 from .message import ToolResult, merge_labels
@@ -41,8 +41,8 @@ async def filter_permitted(run: Run, prepared_calls: list[PreparedCall]) -> list
             request = build_permission_request(
                 prepared, run.session_id, run.run_id, build_call_binding(run, prepared.tool)
             )
-            if run.state.labels:
-                request = add_seen_labels(run.state, request)
+            if labels := list_seen_labels(run):
+                request = add_seen_labels(labels, request)
         except Invalid as problem:  # a hook put something there that cannot be shown, and so not be approved
             refused.append(
                 build_error_result(prepared.call, f"invalid arguments for {prepared.call.name!r}: {problem}")
@@ -101,12 +101,12 @@ def build_permission_request(
     )
 
 
-def add_seen_labels(state: State, request: PermissionRequest) -> PermissionRequest:
+def add_seen_labels(labels: Mapping[str, tuple[str, ...]], request: PermissionRequest) -> PermissionRequest:
     """Return the permission request with the labels (such as `untrusted`) of all text that the model has seen.
 
     The sources of that text, such as `tool:fetch`, are added too.
     """
-    return replace(request, labels=tuple(state.labels), sources=merge_labels(*state.labels.values()))
+    return replace(request, labels=tuple(labels), sources=merge_labels(*labels.values()))
 
 
 def was_allowed_before_crash(run: Run, request: PermissionRequest) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.core.calling_run import enter_run, leave_run
 from perdure.core.error import ShuttingDown
 from perdure.core.event import MessageAdded
 from perdure.core.jsonable import error_message
@@ -98,8 +99,9 @@ class GoalEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Pursue the goal from the step that the log has reached, and return the outcome of the run."""
-        await self._open(run)
+        token = enter_run(None)  # the prompts of the roles say by themselves which text has which labels
         try:
+            await self._open(run)
             await self._plan(run)
             while True:
                 status, reason = self._find_end()
@@ -108,6 +110,8 @@ class GoalEngine:
                 await self._perform_iteration(run)
         except GoalCannotContinue as end:
             return await self._end(run, end.status, end.reason, end.summary)
+        finally:
+            leave_run(token)
 
     # -- the steps of a pursuit ----------------------------------------------------------------------------------------
 

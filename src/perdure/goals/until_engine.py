@@ -15,6 +15,7 @@ from perdure.core.loop import react
 from perdure.core.message import Usage, user
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run, call_engine
+from perdure.core.run_cost import count_spending_beside
 from perdure.core.run_function_types import get_engine_name
 from perdure.core.thread_safe_msgspec import convert
 from perdure.engines.private_run import NEXT_ROUND_ORIGIN, find_work_index
@@ -27,6 +28,7 @@ GRADE_EVENT: Final = "grade"
 GRADE_ORIGIN: Final = NEXT_ROUND_ORIGIN
 """Origin of the message with which the next round begins."""
 MAX_ROUNDS: Final = 5
+_COUNTED_KEY: Final = "perdure:counted_grades"
 
 
 class GradeGiven(Struct, frozen=True, omit_defaults=True):
@@ -53,22 +55,24 @@ class UntilEngine:
         """Work and grade in turns, until the grade passes, the rounds are used up, or the run ends otherwise."""
         add_fallback_answer(run, _find_graded_answer)
         grades = list_grades(run.entries, run.path)
+        _count_earlier_grades(run, grades)
         is_graded = _ends_with_grade(run.entries)
         while True:
             outcome = await call_engine(self._engine, run)
             if not _has_answer(outcome) or run.is_interrupted:
-                return _add_grading_cost(outcome, grades)
+                return outcome
             if is_graded:  # a crash came between the last grade and the end of the run
-                return _add_grading_cost(self._find_ending(run, grades, outcome) or outcome, grades)
+                return self._find_ending(run, grades, outcome) or outcome
             number = len(grades) + 1
             evidence = _build_evidence(run, outcome, number)
             grade = await grade_evidence(self._grader, evidence, timeout_seconds=self._timeout_seconds)
             grades.append(GradeGiven(number, grade, run.run_id))
+            _count_grade(run, grade)
             ending = self._find_ending(run, grades, outcome)
             event = Custom(GRADE_EVENT, to_jsonable(msgspec.to_builtins(replace(grades[-1], run_id=""))))
             if ending is not None:
                 await run.emit(run.stamp_event(event))
-                return _add_grading_cost(ending, grades)
+                return replace(ending, usage=run.usage, cost_usd=run.cost_usd)
             feedback = user(grade.feedback or _get_goal(run), origin=GRADE_ORIGIN, labels=grade.labels)
             await run.emit(run.stamp_event(event), run.stamp_event(MessageAdded(feedback)))
 
@@ -79,7 +83,7 @@ class UntilEngine:
             return outcome
         if not grade.is_judged:
             return run.outcome("stopped", "grader_failed")
-        if limit := _find_reached_limit(run, grades):
+        if limit := run.find_reached_limit():
             return run.outcome("limit", limit)
         return run.outcome("stopped", "max_rounds") if len(grades) >= self._max_rounds else None
 
@@ -168,25 +172,15 @@ def _get_goal(run: Run) -> str:
     return next((each.text for each in messages if each.role == "user"), "")
 
 
-def _find_reached_limit(run: Run, grades: Sequence[GradeGiven]) -> str:
-    """Return the limit of the run that it has reached together with its graders; empty if there is none."""
-    limits, used = run.limits, sum([each.grade.usage for each in grades], run.state.usage)
-    if limits.token_budget is not None and used.total_tokens >= limits.token_budget:
-        return "token_budget"
-    cost = (run.cost_usd or 0.0) + sum([each.grade.cost_usd or 0.0 for each in grades])
-    if limits.max_cost_usd is not None and cost >= limits.max_cost_usd:
-        return "max_cost"
-    return run.find_reached_limit()
+def _count_earlier_grades(run: Run, grades: Sequence[GradeGiven]) -> None:
+    """Count the grades that a run had before it was resumed; once, whatever engines work inside of others."""
+    if _COUNTED_KEY not in run.scratch:
+        run.scratch[_COUNTED_KEY] = True
+        for each in grades:
+            _count_grade(run, each.grade)
 
 
-def _add_grading_cost(outcome: Outcome[Any], grades: Sequence[GradeGiven]) -> Outcome[Any]:
-    """Return the outcome with the tokens and the cost of its graders."""
-    graded = [each.grade for each in grades if each.grade.usage != Usage()]
-    if not graded:
-        return outcome
-    costs = [outcome.cost_usd, *[each.cost_usd for each in graded]]
-    return replace(
-        outcome,
-        usage=sum([each.usage for each in graded], outcome.usage),
-        cost_usd=None if None in costs else sum([each or 0.0 for each in costs]),
-    )
+def _count_grade(run: Run, grade: Grade) -> None:
+    """Add what a grade has cost to the run: it counts for the limits, and is in the outcome however the run ends."""
+    if grade.usage != Usage():
+        count_spending_beside(run, grade.usage, grade.cost_usd)

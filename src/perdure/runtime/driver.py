@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from perdure.core import fault_injection as faults
+from perdure.core.calling_run import enter_run, get_calling_run, label_calling_run, list_seen_labels
 from perdure.core.error import SessionNotFound, UsageError
 from perdure.core.event import (
     Entry,
@@ -38,6 +39,7 @@ from perdure.core.interrupted_run_repair import (
 from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.loop import execute, react
 from perdure.core.lost_log_entries import build_lost_entries_error, build_lost_input_error
+from perdure.core.message import merge_labels
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome, select_run_entries
 from perdure.core.past_run_totals import RunWithInputId
@@ -217,7 +219,9 @@ class SessionDriver(SessionChannelHandle):
             message = f"a tool of session {self.session_id!r} cannot run its own session: it would wait for itself"
             raise UsageError(message)
         raise_if_shutting_down(self.agent.engine, self.session_id)
-        channel = self.attach_to_loop()
+        channel, caller = self.attach_to_loop(), get_calling_run()
+        if caller is not None:
+            command = _label_prompt(command, tuple(list_seen_labels(caller)))
         channel.queued += 1
         try:
             if channel.queued > 1:
@@ -259,6 +263,9 @@ class SessionDriver(SessionChannelHandle):
                 await self._close_session(lease)
         finally:
             _current_sessions.reset(token)
+            if (caller := get_calling_run()) is not None:
+                labels = self._state.labels if self.run is None else list_seen_labels(self.run)
+                label_calling_run(caller, labels, f"agent:{self.agent.name or 'agent'}")
             self.run = self.command = channel.driver = None
             self._early_posts.clear()
             self._cancelled_run_ids.discard(command.run_id)
@@ -614,7 +621,8 @@ class SessionDriver(SessionChannelHandle):
         """Return True if there are messages for the model; tasks that ended without a report are reported first."""
         if is_resumable(self._state):
             return False
-        for extension in get_active_agent(self.agent, run.state).extensions if run.state.inbox else ():
+        run.engine = run.engine or self.agent.engine  # as for the tasks of this session, below
+        for extension in get_active_agent(self.agent, run.state).extensions if run.state.kept_values else ():
             if extension.background is not None:
                 await extension.background.report_ended_tasks(run)
         return run.mailbox.has_messages_due
@@ -657,6 +665,14 @@ async def _end_with_given_answer(run: Run) -> Outcome[Any]:
     return run.outcome("done")
 
 
+def _label_prompt(command: DriverCommand, labels: tuple[str, ...]) -> DriverCommand:
+    """Return a command with a prompt that has these labels too: those of the run whose tool or engine wrote it."""
+    if not labels or not isinstance(command, RunPromptCommand):
+        return command
+    messages = [msgspec.structs.replace(each, labels=merge_labels(each.labels, labels)) for each in command.messages]
+    return msgspec.structs.replace(command, messages=tuple(messages))
+
+
 def _is_unpark(command: DriverCommand) -> bool:
     """Return True if the command may continue a parked run."""
     return isinstance(command, ResumeCommand) and command.unpark
@@ -690,6 +706,7 @@ def is_inside_run() -> bool:
 def detach_current_task() -> None:
     """Detach the current asyncio task from the run that started it, so that it may outlive the run."""
     _current_sessions.set(frozenset())
+    enter_run(None)
 
 
 def pass_post_to_run(place: SessionPlace, post: Post) -> None:

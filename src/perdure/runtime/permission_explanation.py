@@ -12,6 +12,7 @@ from perdure.core.approval_binding import (
     build_unique_session_key,
     identify_store,
 )
+from perdure.core.calling_run import list_seen_labels
 from perdure.core.error import ConfigError
 from perdure.core.fold import State
 from perdure.core.inherited_permission_gates import explain_decision, list_chain_grants
@@ -71,8 +72,8 @@ async def explain_permission(
         request = build_permission_request(job, session_id, "" if run is None else run.run_id, binding)
     except Invalid as problem:
         raise ConfigError(f"invalid arguments for {call.name!r}: {problem}") from None
-    if state.labels:
-        request = add_seen_labels(state, request)
+    if labels := (state.labels if run is None else list_seen_labels(run)):
+        request = add_seen_labels(labels, request)
     gate = build_session_gate(first_agent, agent, session_id, state, store) if run is None else run.gate
     return explain_decision(gate, request)
 

@@ -32,7 +32,7 @@ async def add_agent_redactors(
     Each new redactor looks up the secrets that were given out before, perhaps by another process: the log shows which
     names were requested. `tools` are those that a run has besides the agent's own.
     """
-    with_redactor = [each for each in _list_related_agents(agent, tools) if each.vault is not None]
+    with_redactor = [each for each in list_related_agents(agent, tools) if each.vault is not None]
     if not with_redactor:
         return
     from perdure.credentials import CombinedRedactor  # at first use: most agents have no vault
@@ -50,7 +50,7 @@ async def add_agent_redactors(
 
 def is_redaction_complete(agent: AgentSpec[Any], redaction: RelatedRunsRedaction) -> bool:
     """Return True if the redaction of a session has the secrets of all agents that `add_agent_redactors` would add."""
-    redactors = [each.redactor for each in _list_related_agents(agent) if each.redactor is not None]
+    redactors = [each.redactor for each in list_related_agents(agent) if each.redactor is not None]
     if not redactors:
         return True
     from perdure.credentials import CombinedRedactor  # at first use, as above
@@ -59,7 +59,7 @@ def is_redaction_complete(agent: AgentSpec[Any], redaction: RelatedRunsRedaction
     return isinstance(shared, CombinedRedactor) and all(each in shared for each in redactors)
 
 
-def _list_related_agents(agent: AgentSpec[Any], tools: Iterable[Tool[..., Any]] = ()) -> list[AgentSpec[Any]]:
+def list_related_agents(agent: AgentSpec[Any], tools: Iterable[Tool[..., Any]] = ()) -> list[AgentSpec[Any]]:
     """Return the agent, and those that it can hand over or give tasks to, directly or through others."""
     found: list[AgentSpec[Any]] = []
     given = Toolbox(tools) if isinstance(tools, Sequence) else ()  # an iterator is left to the run

@@ -165,6 +165,8 @@ def _build_spec(
         toolbox = _restore_added_tools(agent, toolbox, state, place.run_id)
     if previous_agent is not None:
         toolbox = _add_handback_tool(previous_agent, agent, toolbox)
+    if agent is first_agent and place.parent is None:  # the gates of other agents may be shared with this one
+        _warn_of_unmatched_rules(overrides.get("permission", agent.permission), agent, toolbox)
     limits = choose_limits(first_agent, agent, overrides, toolbox)
     if limits.max_cost_usd is not None and model_info(model).price is None:
         raise ConfigError(f"max_cost_usd needs a model whose price is known, and {model_info(model).name!r} has none")
@@ -426,6 +428,14 @@ def _get_own_tools(agent: AgentSpec[Any]) -> Toolbox:
     """Return the agent's tools, with those of its extensions that are known by now."""
     late = agent.list_late_tools() if agent.has_late_tools else ()
     return agent.toolbox.with_tools(_wrap_tools(agent, late)) if late else agent.toolbox
+
+
+def _warn_of_unmatched_rules(gate: "Gate | None", agent: AgentSpec[Any], toolbox: Toolbox) -> None:
+    """Warn of permission rules that match no tool of a run."""
+    if gate is not None:
+        from .unmatched_rules import warn_of_unmatched_rules  # at first use: many agents have no gate
+
+        warn_of_unmatched_rules(gate, agent, tuple(toolbox))
 
 
 def _warn_of_missing_tools(agent: AgentSpec[Any], toolbox: Toolbox, limits: Limits) -> None:

@@ -717,14 +717,14 @@ class Session(StoredSession[D]):
         check_overrides(options)
         if self._driver.find_active_driver() is not None:  # the run in progress gets the posts
             return None
-        state = await self.read_state()
+        state, stranded = await self.read_state(), False
         if state.kept_values:
             from .late_background_agent_results import forward_stranded_results  # at first use: for a quick start
 
-            await forward_stranded_results(self.store, self.session_id, state, self.agent.clock)
+            stranded = bool(await forward_stranded_results(self.store, self.session_id, state, self.agent.clock))
         posts = await self.store.posts(self.session_id)
         found = find_reasons(state, posts, self._steady_now())
-        if not (found or self._has_background_work(state, posts)):
+        if not (found or stranded or self._has_background_work(state, posts)):
             return None
         try:
             outcome = await self._driver.perform_command(self._build_wake_command(state if found else None, options))

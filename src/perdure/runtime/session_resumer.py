@@ -13,6 +13,7 @@ from perdure.core.store import Store, get_namespaced_session_id
 from .agent_spec import AgentSpec
 from .late_background_agent_results import forward_late_inbox_results, report_end_to_ended_task
 from .overrides import ChooseOverrides, Overrides, RunOverrides, add_output, check_overrides, merge_overrides
+from .redaction_across_agents import list_related_agents
 from .run_ownership import find_task_giver
 from .session import Session
 from .task_end_report import is_task_end_reported, record_task_end_report
@@ -76,7 +77,8 @@ class SessionResumer:
     def _warn_about_unknown_agent(self, state: State, session_id: str) -> None:
         """Log once that no process like this one continues a background task, because it does not know the agent."""
         name = session_id.rpartition("/")[2].rpartition("-")[0] if state.run is None else state.run.agent
-        known = {each for agent in self._agent.reachable for extension in agent.extensions for each in extension.agents}
+        related = list_related_agents(self._agent)
+        known = {each for agent in related for extension in agent.extensions for each in extension.agents}
         if name in known or session_id in self._warned:
             return
         self._warned.add(session_id)

@@ -1,6 +1,7 @@
 """Tasks for agents that are known by name: in the foreground, in the background, and across the death of a process."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -746,6 +747,55 @@ async def test_a_task_of_a_background_agent_whose_own_task_is_over_is_reported_t
                         break
     assert len({each for each in told if "Response: It is x." in each}) == 1
     assert len({each for each in told if "Response: Seen." in each}) == 1
+    await store.aclose()
+
+
+def chain_of_agents(depth: int, held: Held, store: Store, told: list[str]) -> Agent[Any]:
+    """A chief whose agent gives its task to another one in the background, and so on; only the deepest one works."""
+
+    def delegating(name: str, below: Agent[Any], **options: Any) -> Agent[Any]:
+        def say(request: Any) -> Any:
+            told.extend([each.text for each in request.messages if name == "chief" and each.role == "user"])
+            has_delegated = any(each.role == "assistant" for each in request.messages)
+            return f"{name} is done." if has_delegated else in_background(agent=below.name)
+
+        model = ScriptedModel(say, repeat_last=True)
+        return Agent(model, name=name, extensions=[delegation([below])], **options)
+
+    agent = Agent(following(call("held"), "It is x."), name="deepest", tools=[held.tool])
+    for level in range(depth):
+        agent = delegating(f"agent{level}", agent)
+    return delegating("chief", agent, store=store)
+
+
+async def tell_all(agent: Agent[Any], told: list[str], last: str) -> None:
+    """Let a worker go on until the chief was told this."""
+    async with aclosing(agent.attend_all(seconds=0.01)) as outcomes:
+        async for _ in outcomes:
+            if f"Response: {last}" in "".join(told):
+                break
+
+
+@pytest.mark.parametrize("kind", ["file", "sqlite"])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+async def test_a_task_below_agents_whose_own_tasks_are_over_is_resumed_and_reported_after_a_kill(depth, kind, tmp_path):
+    """The store is copied while the last agent works: that is what a process leaves which is killed then."""
+    told, held = list[str](), Held(effect="read")
+    (tmp_path / "live").mkdir()
+    store: Any = open_store(f"{kind}:{tmp_path / 'live' / 'sessions'}")
+    async with asyncio.timeout(SECONDS), chain_of_agents(depth, held, store, told) as agent:
+        await agent.session("s").run("Go")
+        await held.started.wait()
+        await tell_all(agent, told, "agent0 is done.")
+        shutil.copytree(tmp_path / "live", tmp_path / "copy")
+        held.released.set()
+        await tell_all(agent, told, "It is x.")
+    await store.aclose()
+    told.clear()
+    store = open_store(f"{kind}:{tmp_path / 'copy' / 'sessions'}")
+    async with asyncio.timeout(SECONDS), chain_of_agents(depth, held, store, told) as agent:
+        await tell_all(agent, told, "It is x.")
+    assert len({each for each in told if "Response: It is x." in each}) == 1
     await store.aclose()
 
 

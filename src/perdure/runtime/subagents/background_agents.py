@@ -7,7 +7,7 @@ that session runs again: its log lists them.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeAlias
@@ -77,6 +77,9 @@ MAX_STORE_FAILURES = 5
 TaskKey: TypeAlias = tuple[int, SessionPlace]
 """Identifies a task in this process: the id of its event loop, and its session."""
 
+TaskWork: TypeAlias = Callable[[Run, BackgroundAgentTask], Coroutine[Any, Any, None]]
+"""What this process does for a task of a run."""
+
 
 class BackgroundAgents:
     """Runner and registry of the background tasks that sessions of this process give to other agents."""
@@ -103,11 +106,20 @@ class BackgroundAgents:
 
     def start_task(self, run: Run, job: BackgroundAgentTask) -> "asyncio.Task[None]":
         """Start or resume a background task, and return its asyncio task; the same one while it is in progress."""
+        return self._track_task(run, job, self._run_and_post_answer)
+
+    def _track_task(
+        self,
+        run: Run,
+        job: BackgroundAgentTask,
+        work: "Callable[[Run, BackgroundAgentTask], Coroutine[Any, Any, None]]",
+    ) -> "asyncio.Task[None]":
+        """Return the asyncio task that works on a background task; a new one that does this work if there is none."""
         key = _task_key(run.log.store, job)
         self._parent_runs[key] = run
         task = self._tasks.get(key)
         if task is None or task.done():  # asyncio calls back some steps after a task is done
-            task = self._tasks[key] = asyncio.ensure_future(self._run_and_post_answer(run, job))
+            task = self._tasks[key] = asyncio.ensure_future(work(run, job))
             task.add_done_callback(lambda done: self._remove_task(key, done))
         return task
 
@@ -214,10 +226,10 @@ class BackgroundAgents:
         for job in self._list_pending_tasks(run.state, run.log.store):
             if _task_key(run.log.store, job) not in self._tasks:
                 await self.record_task(run, job)
-        await self.report_ended_tasks(run)
+        await self._report_ended_tasks(run)
         self.resume_tasks(run)
         if not run.state.turns:  # a process may have died in the middle of that: found once, before the first request
-            await forward_stranded_results(run.log.store, run.session_id, run.state, run.clock)
+            await self._resume_tasks_below(run)
         for job in list_background_jobs(run.state, run.log.store):
             if not is_result_unreported(run, job) and job.call_id in run.state.subagents:
                 state = await _read_task_state(run, job)
@@ -226,10 +238,36 @@ class BackgroundAgents:
                 await run.emit(run.stamp_event(self._build_subagent_finished(run, job, state)))
 
     async def report_ended_tasks(self, run: Run) -> None:
-        """Post the answers of tasks that have ended, if their process died before it could."""
+        """Post the answers of tasks that have ended, if their process died before it could, and resume what the agents
+        of such tasks have left unfinished.
+        """
+        await self._report_ended_tasks(run)
+        await self._resume_tasks_below(run)
+
+    async def _report_ended_tasks(self, run: Run) -> None:
         for job in self._list_pending_tasks(run.state, run.log.store):
             if _task_key(run.log.store, job) not in self._tasks:
                 await finish_before_cancel(partial(self._post_answer_if_over, run, job))
+
+    async def _resume_tasks_below(self, run: Run) -> None:
+        """Resume the tasks that agents gave to others before their own was over, if a crash cut those off.
+
+        No run of these agents does so: the session of each is woken, and is not told of a result.
+        """
+        for job in await forward_stranded_results(run.log.store, run.session_id, run.state, run.clock):
+            if job.agent in self.agents:
+                self._track_task(run, job, self._wake_agent_whose_task_is_over)
+
+    async def _wake_agent_whose_task_is_over(self, run: Run, job: BackgroundAgentTask) -> None:
+        detach_current_task()
+        session = self._sessions[_task_key(run.log.store, job)] = self._build_session(run, job)
+        try:
+            await session.wake()
+            await session.wait_for_agents()
+            await forward_late_inbox_results(run.log.store, job.session_id, run.clock)
+        except PerdureError as error:  # a worker, or the next run of the session above, tries it again
+            words = "what agent %s of session %s has left cannot be resumed: %s"
+            logger.warning(words, job.handle, run.full_session_id, error)
 
     def resume_tasks(self, run: Run) -> None:
         """Start or resume every unfinished task of the session; this run publishes their events from now on."""
