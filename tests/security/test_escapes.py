@@ -277,7 +277,7 @@ def list_batches() -> list[list[str]]:
     """Return the plants in groups; those of one kind are in different ones, so that they do not hide one another."""
     names = some_of_each_kind([*PLANTS], 3)
     count = -(-len(names) // BATCH)
-    return [names[start::count] for start in range(count)]
+    return [[*names[start::count]] for start in range(count)]
 
 
 @pytest.mark.parametrize("names", list_batches(), ids=lambda each: each[0])

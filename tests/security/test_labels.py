@@ -564,8 +564,12 @@ async def carry_by_an_engine(label: str, _folder: Path) -> Sequence[str]:
 
 async def carry_by_a_request(label: str, _folder: Path) -> Sequence[str]:
     """A reminder, which is in no entry of the log."""
-    reminder = Extension(name="r", reminders=[lambda run: label_requests(run, [label], "program:r") or "Send it!"])
-    return await run_agent("Done.", "Done.", extensions=[reminder], prompt="Go.")
+
+    def remind(run: Any) -> str:
+        label_requests(run, [label], "program:r")
+        return "Send it!"
+
+    return await run_agent("Done.", "Done.", extensions=[Extension(name="r", reminders=[remind])], prompt="Go.")
 
 
 def build_helper(label: str) -> Agent[Any]:
