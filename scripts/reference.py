@@ -709,7 +709,7 @@ USER_PAGES = (
             "perdure.tracing.printing_watchers.mirror_text",
             "perdure.tracing.printing_watchers.mirror_tool_calls",
             "perdure.tracing.printing_watchers.log_tool_calls",
-            "perdure.core.watcher_feed.Watcher",
+            "perdure.core.watch.Watcher",
         ),
     ),
     Page(

@@ -197,9 +197,9 @@ AUTHOR_PAGES = (
             "perdure.core.bounded_buffer.OverflowPolicy",
             "perdure.core.bounded_buffer.PushResult",
             "perdure.core.bounded_buffer.PushReport",
-            "perdure.core.event_fanout.Fanout",
-            "perdure.core.event_fanout.Subscription",
-            "perdure.core.event_fanout.WatcherStats",
+            "perdure.core.watch.Fanout",
+            "perdure.core.watch.Subscription",
+            "perdure.core.watch.WatcherStats",
         ),
     ),
     Page(

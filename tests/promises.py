@@ -364,7 +364,7 @@ _PERMIT = "tests/core/test_loop_permission.py::test_"
 _RUN = "tests/core/test_run.py::test_"
 _FOLD = "tests/core/test_fold.py::test_"
 _WRAP = "tests/core/test_model_and_tool_wrappers.py::test_"
-_FANOUT = "tests/core/test_event_fanout.py::test_"
+_WATCH = "tests/core/test_watch.py::test_"
 _GATE = "tests/core/test_permissions.py::test_"
 _BOUND = "tests/runtime/test_bound_approvals.py::test_"
 _DENIED = "tests/security/test_denied_files.py::test_"
@@ -1028,17 +1028,17 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _TRUST + "what_was_trusted_is_read_as_it_was_or_not_at_all",
     ),
     "watchers:harmless": (
-        "tests/core/test_watcher_feed.py::test_an_async_watcher_that_blocks_the_event_loop_rests_after_each_call",
-        "tests/core/test_watcher_feed.py::test_a_watcher_that_blocks_delays_a_run_by_few_calls_and_the_wait_at_its_end",
-        _FANOUT + "a_watcher_that_raises_is_reported_and_the_others_go_on",
-        _FANOUT + "a_plain_watcher_that_never_returns_is_left_behind",
-        _FANOUT + "an_async_watcher_that_hangs_is_cancelled",
+        _WATCH + "an_async_watcher_that_blocks_the_event_loop_rests_after_each_call",
+        _WATCH + "a_watcher_that_blocks_delays_a_run_by_few_calls_and_the_wait_at_its_end",
+        _WATCH + "a_watcher_that_raises_is_reported_and_the_others_go_on",
+        _WATCH + "a_plain_watcher_that_never_returns_is_left_behind",
+        _WATCH + "an_async_watcher_that_hangs_is_cancelled",
     ),
     "watchers:told": (
-        _FANOUT + "a_watcher_that_blocks_loses_the_oldest_events_and_is_told",
-        _FANOUT + "a_subscription_that_falls_behind_is_told_what_it_missed",
+        _WATCH + "a_watcher_that_blocks_loses_the_oldest_events_and_is_told",
+        _WATCH + "anything_else_stays_apart_and_the_reader_is_told_that_one_was_lost",
     ),
-    "watchers:backpressure": (_FANOUT + "backpressure_loses_nothing_and_holds_little_even_with_many_publishers",),
+    "watchers:backpressure": (_WATCH + "backpressure_loses_nothing_and_holds_little_even_with_many_publishers",),
     "log:acknowledged-survives": (
         _FAULTS + "whatever_was_acknowledged_survives_kill_9",
         _FILE_FAULTS + "whatever_was_acknowledged_survives_kill_9",

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from perdure.core.clock_and_ids import SYSTEM_CLOCK
-from perdure.core.event import Entry, Event, MessageAdded, ModelRequested, RunStarted, ToolFinished
-from perdure.core.event_fanout import Fanout
+from perdure.core.event import Event, MessageAdded, ModelRequested, RunStarted, ToolFinished
 from perdure.core.fold import State, fold_entries
 from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
 from perdure.core.model import Request
@@ -17,7 +16,7 @@ from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.store import Log
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
-from perdure.runtime.stream import build_lag_marker, merge_deltas
+from perdure.core.watch import Fanout
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Reply, ScriptedModel
 
@@ -58,12 +57,11 @@ class Conversation:
     async def begin(self, prompt: str = "Please moor the boat.") -> Run:
         """Open it with a prompt."""
         log = Log(self.store, await self.store.acquire("boat"), 0, SYSTEM_CLOCK)
-        fanout: Fanout[Entry] = Fanout(coalesce=merge_deltas, lagged=build_lag_marker, on_dropped=lambda *_: None)
-        self.run = self._run(log, fanout)
+        self.run = self._run(log, Fanout(SYSTEM_CLOCK))
         await self.run.emit(RunStarted(run_id="r1"), MessageAdded(user(prompt), run_id="r1"))
         return self.run
 
-    def _run(self, log: Log, fanout: Fanout[Entry]) -> Run:
+    def _run(self, log: Log, fanout: Fanout) -> Run:
         names = {*RunOptions.__struct_fields__}
         given = {name: value for name, value in self._options.items() if name in names}
         rest = {name: value for name, value in self._options.items() if name not in names}

@@ -36,72 +36,60 @@ def count_lost(lost: str, marker: str | None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("policy", "report"),
+    ("policy", "fates", "taken", "report", "stats"),
     [
-        ("drop_oldest", PushReport(accepted=("c", "d"), evicted=("a", "b"))),
-        ("drop_newest", PushReport(accepted=("b",), refused=("c", "d"))),
-        ("block", PushReport(accepted=("b",), blocked=("c", "d"))),
-        ("coalesce", PushReport(accepted=("b", "c", "d"))),
+        (
+            "drop_oldest",
+            ["kept", "kept", "displaced"],
+            ["b", "c"],
+            PushReport(accepted=("e", "f"), evicted=("d", "1")),
+            {"delivered": 2, "dropped": 3},
+        ),
+        (
+            "drop_newest",
+            ["kept", "kept", "dropped"],
+            ["a", "b"],
+            PushReport(accepted=("1",), refused=("e", "f")),
+            {"delivered": 2, "dropped": 3},
+        ),
+        (
+            "block",
+            ["kept", "kept", "refused"],
+            ["a", "b"],
+            PushReport(accepted=("1",), blocked=("e", "f")),
+            {"delivered": 2, "refused": 3},
+        ),
+        (
+            "coalesce",
+            ["kept", "kept", "merged"],
+            ["a", "bc"],
+            PushReport(accepted=("1", "e", "f"), evicted=("d",)),
+            {"delivered": 2, "dropped": 1, "merged": 2},
+        ),
     ],
 )
-def test_several_items_are_told_apart_by_what_became_of_them(policy, report):
+def test_the_policy_decides_what_becomes_of_an_item_that_finds_the_buffer_full(policy, fates, taken, report, stats):
     buffer = Buffer[str](2, policy, coalesce=join_words if policy == "coalesce" else None)
-    assert buffer.push_all(["a"]) == PushReport(accepted=("a",))
-    assert buffer.push_all(["b", "c", "d"]) == report
+    assert [buffer.push(item) for item in ("a", "b", "c")] == fates
+    assert buffer.take_all() == taken
+    assert buffer.push_all(["d"]) == PushReport(accepted=("d",))
+    assert buffer.push_all(["1", "e", "f"]) == report
     assert buffer.push_all([]) == PushReport()
+    refused = stats.get("refused", 0)
+    counted = {"delivered": 0, "dropped": 0, "merged": 0, "buffered": 2, "high_water": 2, "refused": 0, **stats}
+    assert buffer.stats == BufferStats(pushed=7 - refused, **counted)
+    assert (len(buffer), repr(buffer)) == (2, f"<Buffer 2 of 2, {policy}>")
     buffer.close()
     assert buffer.push_all(["e"]) == PushReport(refused=("e",))
+    assert buffer.stats.refused == refused + 1
 
 
-def test_items_that_are_joined_leave_together_and_no_item_is_reported_twice():
-    def join_letters(earlier: str, later: str) -> str | None:
-        return earlier + later if earlier.isalpha() and later.isalpha() else None
-
-    buffer = Buffer[str](2, "coalesce", coalesce=join_letters)
+def test_an_item_that_was_joined_to_one_that_is_evicted_is_not_accepted():
+    buffer = Buffer[str](2, "coalesce", coalesce=join_words)
     buffer.push_all(["1", "a"])
-    assert buffer.push_all(["b", "2", "3"]) == PushReport(accepted=("b", "2", "3"), evicted=("1", "ab"))
+    assert buffer.push_all(["b", "2", "3"]) == PushReport(accepted=("2", "3"), evicted=("1", "ab"))
     assert buffer.push_all(["c", "d", "4", "5"]) == PushReport(accepted=("4", "5"), evicted=("2", "3", "cd"))
     assert buffer.take_all() == ["4", "5"]
-
-
-def test_items_come_out_in_the_order_they_went_in():
-    buffer = Buffer[int](3)
-    assert [buffer.push(item) for item in (1, 2, 3)] == ["kept", "kept", "kept"]
-    assert [buffer.get_nowait(), buffer.get_nowait(), buffer.get_nowait()] == [1, 2, 3]
-
-
-def test_a_full_buffer_that_drops_its_oldest_item_keeps_the_new_one():
-    buffer = Buffer[int](2, "drop_oldest")
-    assert [buffer.push(item) for item in (1, 2, 3)] == ["kept", "kept", "displaced"]
-    assert buffer.take_all() == [2, 3]
-    assert buffer.stats == BufferStats(pushed=3, delivered=2, dropped=1, merged=0, buffered=0, refused=0, high_water=2)
-
-
-def test_a_full_buffer_that_drops_the_newest_item_keeps_the_old_ones():
-    buffer = Buffer[int](2, "drop_newest")
-    assert [buffer.push(item) for item in (1, 2, 3)] == ["kept", "kept", "dropped"]
-    assert buffer.take_all() == [1, 2]
-    assert buffer.stats.dropped == 1
-
-
-def test_a_full_buffer_that_blocks_leaves_the_item_with_the_caller():
-    buffer = Buffer[int](1)
-    assert [buffer.push(item) for item in (1, 2)] == ["kept", "refused"]
-    assert buffer.stats == BufferStats(pushed=1, delivered=0, dropped=0, merged=0, buffered=1, refused=1, high_water=1)
-
-
-def test_items_merge_into_the_last_one_once_the_buffer_is_full():
-    buffer = Buffer[str](3, "coalesce", coalesce=join_words)
-    assert [buffer.push(item) for item in ("a", "b", "c", "d", "e")] == ["kept", "kept", "kept", "merged", "merged"]
-    assert buffer.take_all() == ["a", "b", "cde"]
-    assert buffer.push("f") == "kept"
-    assert buffer.stats == BufferStats(pushed=6, delivered=3, dropped=0, merged=2, buffered=1, refused=0, high_water=3)
-
-
-def test_an_item_that_does_not_merge_displaces_the_oldest_one_of_a_full_buffer():
-    buffer = Buffer[str](2, "coalesce", coalesce=join_words)
-    assert [buffer.push(item) for item in ("1", "2", "3")] == ["kept", "kept", "displaced"]
-    assert buffer.take_all() == ["2", "3"]
 
 
 def test_a_marker_made_of_the_lost_items_is_delivered_in_their_place():
@@ -119,21 +107,8 @@ def test_a_buffer_without_a_bound_keeps_everything():
     buffer = Buffer[int](None)
     assert {buffer.push(item) for item in range(5000)} == {"kept"}
     assert buffer.stats.high_water == 5000
-
-
-def test_a_buffer_says_how_full_it_is():
-    buffer = Buffer[int](2, "drop_oldest")
-    buffer.push(1)
-    assert (len(buffer), repr(buffer)) == (1, "<Buffer 1 of 2, drop_oldest>")
-    unbounded = Buffer[int](None)
-    unbounded.close()
-    assert repr(unbounded) == "<Buffer 0 unbounded, block, closed>"
-
-
-def test_an_empty_buffer_has_nothing_to_get_at_once():
-    with pytest.raises(asyncio.QueueEmpty):
-        Buffer[int](1).get_nowait()
-    assert Buffer[int](1).take_all() == []
+    buffer.close()
+    assert repr(buffer) == "<Buffer 5000 unbounded, block, closed>"
 
 
 @pytest.mark.parametrize(
@@ -143,8 +118,8 @@ def test_an_empty_buffer_has_nothing_to_get_at_once():
         (True, {}, "capacity is True; give"),
         (1.5, {}, "capacity is 1.5; give"),
         (1, {"overflow": "explode"}, "policy is 'explode'; give one of drop_oldest, drop_newest, block, coalesce"),
-        (1, {"overflow": "coalesce"}, "give coalesce="),
-        (1, {"overflow": "drop_oldest", "coalesce": join_words}, "leave out coalesce="),
+        (1, {"overflow": "coalesce"}, "give a function that merges to the policy 'coalesce'"),
+        (1, {"overflow": "drop_oldest", "coalesce": join_words}, "and to no other"),
         (1, {"overflow": "block", "lagged": count_lost}, "leave out lagged="),
         (1, {"overflow": "drop_newest", "lagged": count_lost}, "leave out lagged="),
     ],
@@ -157,150 +132,68 @@ def test_a_buffer_that_cannot_work_says_what_to_do(capacity, options, advice):
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
-async def test_iteration_waits_for_items_and_ends_when_the_buffer_is_closed():
+async def test_iteration_waits_for_items_and_ends_when_the_buffer_is_closed_and_empty():
     buffer = Buffer[int](2)
 
     async def produce() -> None:
         for item in range(10):
-            await buffer.put(item)
+            assert await buffer.put(item) == "kept"
         buffer.close()
 
     producing = asyncio.create_task(produce())
     async with asyncio.timeout(SECONDS):
         assert [item async for item in buffer] == list(range(10))
         await producing
-
-
-async def test_items_left_at_the_close_are_still_delivered():
-    buffer = Buffer[int](2)
-    buffer.push(1)
-    buffer.push(2)
-    buffer.close()
     assert buffer.closed
-    assert [item async for item in buffer] == [1, 2]
     with pytest.raises(StopAsyncIteration):
         await buffer.get()
-
-
-async def test_a_closed_buffer_leaves_the_item_with_the_caller():
-    buffer = Buffer[int](1)
-    buffer.close()
     assert (buffer.push(1), await buffer.put(2)) == ("closed", "closed")
-    assert (buffer.stats.pushed, buffer.stats.refused) == (0, 2)
+    assert (buffer.stats.pushed, buffer.stats.refused) == (10, 2)
 
 
-async def test_closing_ends_every_waiting_get():
+async def test_closing_lets_everybody_go_who_waits():
     buffer = Buffer[int](1)
     readers = [asyncio.create_task(anext(buffer, "ended")) for _ in range(3)]
     await turns()
     buffer.close()
+    full = Buffer[int](1)
+    full.push(1)
+    writers = [asyncio.create_task(full.put(item)) for item in (2, 3)]
+    await turns()
+    assert full.get_nowait() == 1  # room for the first, which has not run yet
+    full.close()
     async with asyncio.timeout(SECONDS):
         assert await asyncio.gather(*readers) == ["ended"] * 3
+        assert await asyncio.gather(*writers) == ["closed"] * 2
+    assert full.take_all() == []
 
 
-async def test_closing_lets_every_waiting_put_go():
-    buffer = Buffer[int](1)
-    buffer.push(1)
-    writers = [asyncio.create_task(buffer.put(item)) for item in (2, 3)]
-    await turns()
-    buffer.close()
-    async with asyncio.timeout(SECONDS):
-        assert await asyncio.gather(*writers) == ["closed", "closed"]
-    assert buffer.take_all() == [1]
-
-
-async def test_a_put_that_was_given_room_just_before_the_close_does_not_put():
-    buffer = Buffer[int](1)
-    buffer.push(1)
-    writer = asyncio.create_task(buffer.put(2))
-    await turns()
-    assert buffer.get_nowait() == 1
-    buffer.close()
-    assert await writer == "closed"
-    assert len(buffer) == 0
-
-
-async def test_waiting_gets_are_served_in_the_order_they_came():
+async def test_waiting_gets_are_served_in_the_order_they_came_and_nobody_else_takes_their_items():
     buffer = Buffer[int](4)
-    readers = [asyncio.create_task(buffer.get()) for _ in range(3)]
-    await turns()
-    for item in range(3):
-        buffer.push(item)
-    async with asyncio.timeout(SECONDS):
-        assert await asyncio.gather(*readers) == [0, 1, 2]
-
-
-async def test_nobody_takes_an_item_that_was_promised_to_a_waiting_get():
-    buffer = Buffer[int](4)
-    reader = asyncio.create_task(buffer.get())
+    readers = [asyncio.create_task(buffer.get()) for _ in range(2)]
     await turns()
     buffer.push(1)
+    buffer.push(2)
     with pytest.raises(asyncio.QueueEmpty):
         buffer.get_nowait()
     assert buffer.take_all() == []
     must_wait(buffer.get())
-    late = asyncio.create_task(buffer.get())
     async with asyncio.timeout(SECONDS):
-        assert await reader == 1
-        buffer.push(2)
-        assert await late == 2
+        assert await asyncio.gather(*readers) == [1, 2]
 
 
 async def test_waiting_puts_are_served_in_the_order_they_came_and_not_overtaken():
-    buffer = Buffer[int](1)
-    buffer.push(0)
-    writers = [asyncio.create_task(buffer.put(item)) for item in (1, 2)]
-    await turns()
-    assert buffer.get_nowait() == 0
-    assert buffer.push(9) == "refused"
-    must_wait(buffer.put(9))
-    await turns()
-    assert buffer.get_nowait() == 1
-    await turns()
-    assert buffer.get_nowait() == 2
-    assert await asyncio.gather(*writers) == ["kept", "kept"]
-
-
-async def test_taking_everything_makes_room_for_every_waiting_put():
     buffer = Buffer[int](2)
     buffer.push(0)
     buffer.push(1)
     writers = [asyncio.create_task(buffer.put(item)) for item in (2, 3)]
     await turns()
     assert buffer.take_all() == [0, 1]
+    assert buffer.push(9) == "refused"
+    must_wait(buffer.put(9))
     async with asyncio.timeout(SECONDS):
         assert await asyncio.gather(*writers) == ["kept", "kept"]
     assert buffer.take_all() == [2, 3]
-
-
-async def test_no_item_overtakes_one_whose_put_was_given_room():
-    buffer = Buffer[int](2)
-    buffer.push(0)
-    buffer.push(1)
-    first = asyncio.create_task(buffer.put(2))
-    await turns()
-    assert buffer.take_all() == [0, 1]
-    assert buffer.push(9) == "refused"
-    async with asyncio.timeout(SECONDS):
-        assert await buffer.put(3) == "kept"
-        assert await first == "kept"
-    assert buffer.take_all() == [2, 3]
-
-
-async def test_a_put_cancelled_after_it_was_given_room_lets_the_next_have_it():
-    buffer = Buffer[int](2)
-    buffer.push(0)
-    buffer.push(1)
-    writers = [asyncio.create_task(buffer.put(2))]
-    await turns()
-    assert buffer.take_all() == [0, 1]
-    behind = buffer.put(3)
-    behind.send(None)
-    writers[0].cancel()
-    await asyncio.wait(writers)
-    with pytest.raises(StopIteration, match="kept"):
-        behind.send(None)
-    assert buffer.take_all() == [3]
 
 
 async def test_putting_waits_for_nobody_under_a_policy_that_drops():
@@ -318,84 +211,43 @@ async def test_a_marker_taken_by_one_reader_leaves_the_item_to_the_next():
         assert await asyncio.gather(*readers) == ["-1", "2"]
 
 
-# -- being cancelled ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_cancelled_get_takes_nothing_and_leaves_the_line():
-    buffer = Buffer[int](1)
-    for _ in range(3):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await buffer.get()
-    assert not buffer._getters.waiting
-    buffer.push(1)
-    assert await buffer.get() == 1
-
-
-async def test_a_get_cancelled_after_it_was_woken_hands_the_item_to_the_next():
-    buffer = Buffer[int](1)
+@pytest.mark.parametrize("is_early", [True, False], ids=["before there is an item", "after it was woken"])
+async def test_a_cancelled_get_has_taken_nothing_and_the_next_is_served(is_early):
+    buffer = Buffer[int](2)
     first, second = (asyncio.create_task(buffer.get()) for _ in range(2))
     await turns()
-    buffer.push(1)
-    first.cancel()
+    for step in (first.cancel, lambda: buffer.push(1))[:: 1 if is_early else -1]:
+        step()
     async with asyncio.timeout(SECONDS):
         assert await second == 1
-        await asyncio.wait([first])
     assert first.cancelled()
-
-
-async def test_a_get_cancelled_before_it_could_run_is_not_counted_on():
-    buffer = Buffer[int](1)
-    first, second = (asyncio.create_task(buffer.get()) for _ in range(2))
+    last = asyncio.create_task(buffer.get())
     await turns()
-    first.cancel()
-    buffer.push(1)
-    async with asyncio.timeout(SECONDS):
-        assert await second == 1
+    last.cancel()
+    buffer.push(2)
+    await asyncio.wait([last])
+    assert buffer.get_nowait() == 2
 
 
-async def test_a_get_cancelled_with_nobody_behind_it_leaves_the_item_there():
-    buffer = Buffer[int](1)
-    reader = asyncio.create_task(buffer.get())
-    await turns()
-    buffer.push(1)
-    reader.cancel()
-    await asyncio.wait([reader])
-    assert reader.cancelled()
-    assert buffer.get_nowait() == 1
-
-
-async def test_a_waiting_get_may_be_cancelled_while_the_buffer_is_closed():
-    buffer = Buffer[int](1)
-    before, after = (asyncio.create_task(buffer.get()) for _ in range(2))
-    await turns()
-    before.cancel()
-    buffer.close()
-    after.cancel()
-    await asyncio.wait([before, after])
-    assert (before.cancelled(), after.cancelled()) == (True, True)
-
-
-async def test_a_cancelled_put_has_not_put_its_item():
+@pytest.mark.parametrize("is_early", [True, False], ids=["before there is room", "after it was woken"])
+async def test_a_cancelled_put_has_not_put_its_item_and_the_next_is_served(is_early):
     buffer = Buffer[int](1)
     buffer.push(0)
-    writers = [asyncio.create_task(buffer.put(item)) for item in (1, 2, 3)]
+    first, second, third = (asyncio.create_task(buffer.put(item)) for item in (1, 2, 3))
     await turns()
-    writers[0].cancel()
-    assert buffer.get_nowait() == 0
-    writers[1].cancel()
+    for step in (first.cancel, buffer.get_nowait)[:: 1 if is_early else -1]:
+        step()
+    second.cancel()
     async with asyncio.timeout(SECONDS):
-        assert await writers[2] == "kept"
-    assert buffer.take_all() == [3]
-    assert buffer.stats.pushed == 2
+        assert await third == "kept"
+    assert (buffer.take_all(), buffer.stats.pushed) == ([3], 2)
 
 
 async def test_a_get_whose_coroutine_is_closed_leaves_the_line():
     buffer = Buffer[int](1)
-    waiting = buffer.get()
-    waiting.send(None)
-    waiting.close()
-    assert not buffer._getters.waiting
+    must_wait(buffer.get())
+    buffer.push(1)
+    assert buffer.get_nowait() == 1
 
 
 # -- all of it, in any order -------------------------------------------------------------------------------------------
@@ -436,8 +288,16 @@ class BufferUnderFire(RuleBasedStateMachine):
         self.accepted: list[int] = []
         self.fates: list[str] = []
         self.taken: list[Item] = []
-        self.tasks: list[asyncio.Task[None]] = []
+        self.readers: list[asyncio.Task[None]] = []
+        self.writers: list[asyncio.Task[None]] = []
         self.most_held = 0
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return self.readers + self.writers
+
+    def waiting(self, tasks: list[asyncio.Task[None]]) -> list[asyncio.Task[None]]:
+        return [task for task in tasks if not task.done()]
 
     def new_item(self) -> Item:
         self.next_number += 1
@@ -462,7 +322,7 @@ class BufferUnderFire(RuleBasedStateMachine):
             assert fate != "refused"
             self.note(item, fate)
 
-        self.tasks.append(self.runner.get_loop().create_task(work()))
+        self.writers.append(self.runner.get_loop().create_task(work()))
 
     @rule()
     def start_get(self) -> None:
@@ -471,14 +331,14 @@ class BufferUnderFire(RuleBasedStateMachine):
                 self.taken.append(item)
                 break
 
-        self.tasks.append(self.runner.get_loop().create_task(work()))
+        self.readers.append(self.runner.get_loop().create_task(work()))
 
     @rule()
     def get_nowait(self) -> None:
         try:
             self.taken.append(self.buffer.get_nowait())
         except asyncio.QueueEmpty:
-            assert len(self.buffer) <= self.buffer._getters.granted
+            assert len(self.buffer) <= len(self.waiting(self.readers))
 
     @rule()
     def take_all(self) -> None:
@@ -495,13 +355,11 @@ class BufferUnderFire(RuleBasedStateMachine):
 
     @rule()
     def let_everyone_run(self) -> None:
-        self.runner.run(turns(8))
-        buffer = self.buffer
-        if len(buffer):
-            assert not buffer._getters.waiting, "someone waits for an item that is there"
-        if len(buffer) < self.capacity:
-            assert not buffer._putters.waiting, "someone waits for room that is there"
-        assert buffer._getters.granted == buffer._putters.granted == 0
+        self.runner.run(turns(8 + 4 * len(self.tasks)))
+        if len(self.buffer):
+            assert not self.waiting(self.readers), "someone waits for an item that is there"
+        if len(self.buffer) < self.capacity:
+            assert not self.waiting(self.writers), "someone waits for room that is there"
 
     @precondition(lambda self: self.next_number > 5)
     @rule()

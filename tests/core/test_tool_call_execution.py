@@ -10,7 +10,6 @@ import pytest
 from perdure import Agent, EffectNotStarted, EffectUnknown, Limits, ToolContext, ToolError, tool
 from perdure.core.clock_and_ids import SYSTEM_CLOCK
 from perdure.core.event import ErrorRaised, ToolFinished, ToolStarted
-from perdure.core.event_fanout import Fanout
 from perdure.core.fold import State
 from perdure.core.interrupted_run_repair import READ_IS_REPEATABLE
 from perdure.core.message import Status, ToolCall, ToolResult
@@ -24,6 +23,7 @@ from perdure.core.tool import Tool
 from perdure.core.tool_call_execution import PreparedCall, run_call
 from perdure.core.toolbox import Toolbox
 from perdure.core.unsuccessful_results import describe_error
+from perdure.core.watch import Fanout
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, deaf_tool, log_of, of, rounds
@@ -614,7 +614,7 @@ def suspended_attempt(made: Tool[..., Any]) -> Any:
     async def begin() -> Any:
         store = MemoryStore()
         log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
-        place = RunPlace(session_id="s", run_id="r", log=log, fanout=Fanout(), mailbox=Mailbox())
+        place = RunPlace(session_id="s", run_id="r", log=log, fanout=Fanout(SYSTEM_CLOCK), mailbox=Mailbox())
         spec = RunSpec(
             options=RunOptions(),
             _model=ScriptedModel(),

@@ -30,13 +30,9 @@ from perdure.core.event import (
     RunEnded,
     RunStarted,
     TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
     ToolFinished,
-    WatcherDropped,
 )
 from perdure.core.message import assistant, user
-from perdure.runtime.stream import MAX_MERGED_CHARACTERS, build_lag_marker, build_watcher_dropped, merge_deltas
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, pause
 from tests.doubles import SECONDS, Held, WaitingStore, crashed, kind, log_of, of, rounds
@@ -511,72 +507,7 @@ async def test_options_of_a_streamed_resume_are_checked_at_once(option):
         Agent(ScriptedModel()).session("s").resume_stream(**{option: "yes"})  # type: ignore[call-overload]
 
 
-# -- merging -----------------------------------------------------------------------------------------------------------
-
-
-def merged(one: Event, two: Event) -> Event | None:
-    entry = merge_deltas(Entry(0, 1.0, one), Entry(0, 2.0, two))
-    if entry is None:
-        return None
-    assert (entry.seq, entry.at) == (0, 2.0)
-    return entry.event
-
-
-@pytest.mark.parametrize(
-    ("one", "two", "both"),
-    [
-        (TextDelta("a", run_id="r"), TextDelta("b", run_id="r"), TextDelta("ab", run_id="r")),
-        (ThinkingDelta("a", index=1), ThinkingDelta("b", index=1), ThinkingDelta("ab", index=1)),
-        (
-            ToolCallDelta("c", "look", '{"a', index=2, path="child"),
-            ToolCallDelta("", "", '":1}', "sig", 2, path="child"),
-            ToolCallDelta("c", "look", '{"a":1}', "sig", 2, path="child"),
-        ),
-    ],
-    ids=["text", "thinking", "a call"],
-)
-def test_deltas_of_the_same_thing_merge(one, two, both):
-    assert merged(one, two) == both
-
-
-@pytest.mark.parametrize(
-    ("one", "two"),
-    [
-        (TextDelta("a"), ThinkingDelta("b")),
-        (TextDelta("a", run_id="r1"), TextDelta("b", run_id="r2")),
-        (TextDelta("a"), TextDelta("b", path="child")),
-        (TextDelta("x" * (MAX_MERGED_CHARACTERS + 1)), TextDelta("b")),
-        (ThinkingDelta("a", index=1), ThinkingDelta("b", index=2)),
-        (ThinkingDelta("a"), ThinkingDelta("", "signature")),
-        (ThinkingDelta("", data="secret"), ThinkingDelta("b")),
-        (ThinkingDelta("x" * (MAX_MERGED_CHARACTERS + 1)), ThinkingDelta("b")),
-        (ToolCallDelta("c1", index=1), ToolCallDelta("c2", index=2)),
-        (ToolCallDelta("c1", index=1), ToolCallDelta("c2", index=1)),
-        (ToolCallDelta("c1", arguments="x" * (MAX_MERGED_CHARACTERS + 1)), ToolCallDelta(arguments="y")),
-        (MessageAdded(user("a")), MessageAdded(user("a"))),
-    ],
-)
-def test_anything_else_stays_apart(one, two):
-    assert merged(one, two) is None
-
-
-def test_a_marker_tells_how_much_was_missed_and_from_where_to_read():
-    passing, kept, later = Entry(0, 1.0, TextDelta("a")), Entry(7, 2.0, TextDelta("b")), Entry(9, 3.0, TextDelta("c"))
-    first = build_lag_marker(passing, None)
-    assert first.event == Lagged(1, None)
-    second = build_lag_marker(kept, first)
-    assert second.event == Lagged(2, 6)
-    assert build_lag_marker(later, second).event == Lagged(3, 6)
-    assert build_lag_marker(kept, passing).event == Lagged(1, 6)
-
-
-def test_a_dropped_watcher_is_told_with_its_error_whatever_that_does_when_it_is_shown():
-    class Hostile(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no")
-
-    assert build_watcher_dropped("screen", ValueError("no luck")) == WatcherDropped("screen", "ValueError: no luck")
-    assert build_watcher_dropped("screen", Hostile()) == WatcherDropped("screen", "Hostile: (no readable message)")
+# -- slow readers of stored runs ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

@@ -8,7 +8,7 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, Generic, Literal, TypeVar, cast, get_args
+from typing import Final, Generic, Literal, Self, TypeVar, get_args
 
 import msgspec
 
@@ -78,24 +78,6 @@ class PushReport(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 class Buffer(Generic[T]):
     """A first-in, first-out buffer of at most `capacity` items; `async for` takes them out in order."""
 
-    __slots__ = (
-        "_capacity",
-        "_closed",
-        "_coalesce",
-        "_dropped",
-        "_getters",
-        "_high_water",
-        "_items",
-        "_lagged",
-        "_limit",
-        "_marker",
-        "_merged",
-        "_overflow",
-        "_pushed",
-        "_putters",
-        "_refused",
-    )
-
     def __init__(
         self,
         capacity: int | None,
@@ -126,10 +108,14 @@ class Buffer(Generic[T]):
         self._coalesce = coalesce
         self._lagged = lagged
         self._items: deque[T] = deque()
-        self._getters = _WaitQueue()
-        self._putters = _WaitQueue()
         self._closed = False
         self._marker: T | None = None
+        self._readers = _Line()
+        """The tasks that wait in `get`. As many items are promised to them, oldest first."""
+        self._writers = _Line()
+        """The tasks that wait in `put`."""
+        self._reader_waits = False
+        """True if `_wake_reader` has to be called for the next item."""
         self._pushed = 0
         self._dropped = 0
         self._merged = 0
@@ -146,34 +132,30 @@ class Buffer(Generic[T]):
         self._pushed += 1
         if before >= self._high_water:
             self._high_water = before + 1
-        if self._getters.waiting:
-            self._getters.grant()
+        if self._reader_waits:
+            self._wake_reader()
         return "kept"
 
     def push_all(self, items: Iterable[T]) -> PushReport[T]:
         """Add items without waiting; return what happened to each, and which older items were dropped for them."""
-        older = len(self._items)
-        joined: list[T] = []  # to an item that was there before
-        accepted: list[list[T]] = []  # each with those that were joined to it
+        last = len(self._items) - 1  # the place of the last item, counted from the oldest one before this push
+        placed: list[tuple[int, T]] = []
         evicted: list[T] = []
         refused: list[T] = []
         blocked: list[T] = []
         for item in items:
-            oldest = self._items[0] if self._items else None
+            oldest = next(iter(self._items), item)
             result = self.push(item)
             if result == "displaced":
-                evicted.append(cast("T", oldest))
-                if older:
-                    older -= 1
-                else:
-                    del accepted[0]
+                evicted.append(oldest)
             if result in {"kept", "displaced"}:
-                accepted.append([item])
+                last += 1
+            if result in {"kept", "displaced", "merged"}:
+                placed.append((last, item))
             else:
-                last = accepted[-1] if accepted else joined
-                {"merged": last, "refused": blocked}.get(result, refused).append(item)
+                (blocked if result == "refused" else refused).append(item)
         return PushReport(
-            accepted=(*joined, *[item for group in accepted for item in group]),
+            accepted=tuple([item for place, item in placed if place >= len(evicted)]),
             evicted=tuple(evicted),
             refused=tuple(refused),
             blocked=tuple(blocked),
@@ -184,16 +166,12 @@ class Buffer(Generic[T]):
 
         A cancelled `put` has not put its item. One that waits when the buffer is closed returns `closed`.
         """
-        room = len(self._items) < self._capacity and not self._putters.granted
-        if self._overflow != "block" or self._closed or room:
-            return self.push(item)
-        await self._putters.wait()
-        if self._closed:
-            return self.push(item)
-        self._append(item)
-        while self._putters.waiting and len(self._items) + self._putters.granted < self._capacity:
-            self._putters.grant()  # another task waited behind this one, and there was room for both
-        return "kept"
+        if self._overflow == "block" and not (self._closed or self._has_room):
+            await self._writers.wait_until(self._is_writable)
+            if not self._closed:
+                self._append(item)
+                return "kept"
+        return self.push(item)
 
     async def get(self) -> T:
         """Take the oldest item, or wait for one. Waiting callers are served in order of arrival. `anext(buffer)` is the
@@ -201,37 +179,29 @@ class Buffer(Generic[T]):
 
         A cancelled `get` has taken nothing. When the buffer is closed and empty, raises `StopAsyncIteration`.
         """
-        while len(self._items) <= self._getters.granted:
-            if self._closed:
+        if len(self._items) <= self._readers.length:
+            await self._readers.wait_until(self._is_readable)
+            if not self._items:
                 raise StopAsyncIteration
-            await self._getters.wait()
         return self._take()
 
     __anext__ = get
 
-    def __aiter__(self) -> "Buffer[T]":
+    def __aiter__(self) -> Self:
         return self
 
     def get_nowait(self) -> T:
         """Take the oldest item without waiting; raise `asyncio.QueueEmpty` if all items are promised to waiting
         tasks.
         """
-        items = self._items
-        if len(items) <= self._getters.granted:
+        if len(self._items) <= self._readers.length:
             raise asyncio.QueueEmpty
-        if self._marker is None and not self._putters.waiting:
-            return items.popleft()  # nearly always
         return self._take()
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is no item in the buffer. Quicker than `len`."""
-        return not self._items
 
     def take_all(self) -> list[T]:
         """Take all items, oldest first, except those that waiting tasks are about to take."""
         taken: list[T] = []
-        while len(self._items) > self._getters.granted:
+        while len(self._items) > self._readers.length:
             taken.append(self._take())
         return taken
 
@@ -241,8 +211,9 @@ class Buffer(Generic[T]):
         """
         self._closed = True
         self._limit = 0
-        self._getters.dismiss()
-        self._putters.dismiss()
+        if self._reader_waits:
+            self._wake_reader()
+        self._writers.serve()
 
     @property
     def closed(self) -> bool:
@@ -268,14 +239,20 @@ class Buffer(Generic[T]):
 
     def __repr__(self) -> str:
         bound = "unbounded" if self._capacity == sys.maxsize else f"of {self._capacity}"
-        return f"<Buffer {len(self._items)} {bound}, {self._overflow}{', closed' if self._closed else ''}>"
+        state = f"{len(self._items)} {bound}, {self._overflow}{', closed' if self._closed else ''}"
+        return f"<{type(self).__name__} {state}>"
+
+    @property
+    def _has_room(self) -> bool:
+        """True if an item can be added before those of the tasks that wait in `put`."""
+        return len(self._items) < self._capacity and not self._writers.length
 
     def _append(self, item: T) -> None:
         self._items.append(item)
         self._pushed += 1
         self._high_water = max(self._high_water, len(self._items))
-        if self._getters.waiting:
-            self._getters.grant()
+        if self._reader_waits:
+            self._wake_reader()
 
     def _push_or_refuse(self, item: T) -> PushResult:
         """Add an item to a buffer that is full or closed, or whose policy is `block`."""
@@ -283,7 +260,7 @@ class Buffer(Generic[T]):
             self._refused += 1
             return "closed"
         if self._overflow == "block":
-            if len(self._items) < self._capacity and not self._putters.granted:
+            if self._has_room:
                 self._append(item)
                 return "kept"
             self._refused += 1
@@ -305,59 +282,49 @@ class Buffer(Generic[T]):
     def _take(self) -> T:
         if self._marker is not None:
             marker, self._marker = self._marker, None
-            self._getters.grant()  # the item that woke this consumer stays, for the next
             return marker
         item = self._items.popleft()
-        if self._putters.waiting:
-            self._putters.grant()
+        if self._writers.length:
+            self._writers.serve()
         return item
 
+    def _wake_reader(self) -> None:
+        self._reader_waits = False
+        self._readers.serve()
 
-class _WaitQueue:
-    """First-in, first-out queue of the tasks that wait for an item, or for room for one.
+    def _is_readable(self) -> bool:
+        """Return True if a reader can go on; else the next item wakes the first one."""
+        self._reader_waits = not (self._items or self._closed)
+        return not self._reader_waits
 
-    An item is granted to a task by waking it; until that task runs, the item is promised to it, and no other task may
-    take the last one. So a woken task always finds an item, and a task that is cancelled at any moment has taken
-    nothing: its grant goes to the next in line.
+    def _is_writable(self) -> bool:
+        """Return True if the first task that waits in `put` can go on."""
+        return self._closed or len(self._items) < self._capacity
+
+
+class _Line:
+    """Tasks that wait for the same thing. They are served in the order in which they came, also if some are cancelled.
+
+    Nothing is handed over to a task that is woken, so one that is cancelled just then has taken nothing.
     """
 
-    __slots__ = ("granted", "waiting")
-
     def __init__(self) -> None:
-        self.granted = 0
-        self.waiting: deque[asyncio.Future[bool]] = deque()
+        self.length = 0
+        self._turns = asyncio.Lock()
+        self._news = asyncio.Event()
+        self.serve = self._news.set
+        """Lets the first task look whether it can go on."""
 
-    async def wait(self) -> None:
-        """Wait until this task is granted an item (or room for one), or all tasks are dismissed."""
-        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.waiting.append(turn)
+    async def wait_until(self, is_due: Callable[[], bool]) -> None:
+        """Wait for the tasks in front, and then until `is_due` is true: `serve` makes the first task look."""
+        self.length += 1
         try:
-            await turn
-        except BaseException:
-            if turn in self.waiting:
-                self.waiting.remove(turn)
-            elif not turn.cancelled() and turn.result():
-                self.granted -= 1
-                self.grant()
-            raise
-        if turn.result():
-            self.granted -= 1
-
-    def grant(self) -> None:
-        """Wake the task that has waited longest, if any task waits."""
-        while self.waiting:
-            turn = self.waiting.popleft()
-            if not turn.done():
-                self.granted += 1
-                turn.set_result(True)
-                return
-
-    def dismiss(self) -> None:
-        """Wake all tasks without granting anything."""
-        while self.waiting:
-            turn = self.waiting.popleft()
-            if not turn.done():
-                turn.set_result(False)
+            async with self._turns:
+                while not is_due():
+                    self._news.clear()
+                    await self._news.wait()
+        finally:
+            self.length -= 1
 
 
 def check_capacity(capacity: object) -> None:
@@ -370,9 +337,10 @@ def check_capacity(capacity: object) -> None:
 def _check_policy(overflow: object, coalesce: object, lagged: object) -> None:
     if overflow not in _OVERFLOWS:
         raise ConfigError(f"a buffer's overflow policy is {overflow!r}; give one of {', '.join(_OVERFLOWS)}")
-    if overflow == "coalesce" and coalesce is None:
-        raise ConfigError("a buffer with the overflow policy 'coalesce' needs a function that merges: give coalesce=")
-    if overflow != "coalesce" and coalesce is not None:
-        raise ConfigError(f"a buffer with the overflow policy {overflow!r} merges nothing; leave out coalesce=")
+    if (overflow == "coalesce") != (coalesce is not None):
+        raise ConfigError(
+            f"a buffer with the overflow policy {overflow!r} has coalesce={coalesce!r}: "
+            "give a function that merges to the policy 'coalesce', and to no other"
+        )
     if overflow not in ("drop_oldest", "coalesce") and lagged is not None:
         raise ConfigError(f"a buffer with the overflow policy {overflow!r} drops no older items; leave out lagged=")

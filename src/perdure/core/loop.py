@@ -295,7 +295,7 @@ async def collect_reply(run: Run, request: Request) -> Message:
             received.append(event)
             if run.fanout.is_watched:
                 run.publish_model_event(event)
-                if run.fanout.is_congested:
+                if run.fanout.has_backpressure:
                     await run.fanout.wait_for_room()
             if not len(received) % DELTAS_BETWEEN_YIELDS:
                 await asyncio.sleep(0)

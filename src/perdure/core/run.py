@@ -334,7 +334,7 @@ class Run:
             raise StoreError(f"the log cannot store what has happened: {error_message(error)}") from error
         if is_cancelled:
             raise asyncio.CancelledError
-        if self.fanout.is_congested:
+        if self.fanout.has_backpressure:
             await self.fanout.wait_for_room()
         if self.simulates_crashes and not self.is_interrupted and self._is_resumable_from_log():
             raise SimulatedCrash

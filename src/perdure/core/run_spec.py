@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, Generic
 from msgspec import Struct, field
 
 from .clock_and_ids import SYSTEM_CLOCK, Clock
-from .event import Entry
-from .event_fanout import Fanout
 from .model import Model, OutputSpec, Settings
 from .prompt_cache_misses import PrefixComparer
 from .run_function_types import (
@@ -29,6 +27,7 @@ from .stop_conditions import Guardrail, Limits, StopCondition
 from .store import Log
 from .tool import D, Tool
 from .toolbox import Toolbox
+from .watch import Fanout
 
 if TYPE_CHECKING:
     from .permission_gate import Gate
@@ -115,7 +114,7 @@ class RunPlace(Struct, frozen=True, kw_only=True, eq=False):
     session_id: str
     run_id: str
     log: Log
-    fanout: Fanout[Entry]
+    fanout: Fanout
     mailbox: Mailbox
     prefix_comparer: PrefixComparer = field(default_factory=PrefixComparer)
     """Detects requests that do not begin with the one before, which the provider's cache cannot serve."""

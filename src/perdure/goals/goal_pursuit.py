@@ -8,13 +8,12 @@ import msgspec
 from perdure.core import argument_checks
 from perdure.core.clock_and_ids import Clock, new_id
 from perdure.core.error import SessionExists, UsageError
-from perdure.core.event import Entry
 from perdure.core.model import model_info
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
 from perdure.core.stop_conditions import Limits
 from perdure.core.store import Store
-from perdure.core.watcher_feed import Watcher
+from perdure.core.watch import Watcher
 from perdure.grading import AnyGrader, to_grader
 from perdure.grading.grader import GRADE_SECONDS
 from perdure.runtime.agent import Agent
@@ -48,7 +47,7 @@ async def pursue_goal(
     workdir: str = "",
     branch: str = "",
     details: Mapping[str, Any] | None = None,
-    watchers: Sequence[Watcher[Entry]] = (),
+    watchers: Sequence[Watcher] = (),
 ) -> GoalRecord:
     """Pursue a new goal: a maker works and a checker judges, in fresh sessions, until the goal is achieved.
 
@@ -95,7 +94,7 @@ async def resume_goal(
     grader: AnyGrader | None = None,
     grade_seconds: float = GRADE_SECONDS,
     store: Store | str | None = None,
-    watchers: Sequence[Watcher[Entry]] = (),
+    watchers: Sequence[Watcher] = (),
     max_iterations: int | None = None,
     token_budget: int | None = None,
     max_cost_usd: float | None = None,
@@ -184,7 +183,7 @@ def _check_budgets(goal: Goal, roles: GoalRoles) -> None:
 
 
 def open_goal_session(
-    goal_id: str, maker: "Agent[Any]", store: Store | str | None, watchers: Sequence[Watcher[Entry]] = ()
+    goal_id: str, maker: "Agent[Any]", store: Store | str | None, watchers: Sequence[Watcher] = ()
 ) -> "Session[Any]":
     """Return the session whose log stores the progress of a goal; its agent has no tools."""
     argument_checks.require_text("resume_goal", "goal_id", goal_id, non_empty=True)

@@ -21,7 +21,7 @@ from perdure.core.jsonable import error_message, to_text
 from perdure.core.message import Message, Status, Text, ToolResult
 from perdure.core.outcome import Outcome
 from perdure.core.tool import Tool
-from perdure.core.watcher_feed import Watcher
+from perdure.core.watch import Watcher
 from perdure.runtime.agent import Agent
 from perdure.runtime.session import Session
 from perdure.runtime.subagent_result import build_subagent_result
@@ -199,7 +199,7 @@ class ServedTools:
         state: _ClientState,
         offered: OfferedTool,
         arguments: dict[str, Any],
-        watchers: list[Watcher[Entry]],
+        watchers: list[Watcher],
     ) -> CallOutcome:
         agent = offered.served.agent
         async with state.locks[agent.name]:  # one call after another, each with what the ones before it have shown
@@ -230,7 +230,7 @@ class ServedTools:
         state: _ClientState,
         offered: OfferedTool,
         arguments: dict[str, Any],
-        watchers: list[Watcher[Entry]],
+        watchers: list[Watcher],
     ) -> CallOutcome:
         unknown = sorted(set(arguments) - {"task", "conversation"})
         task, conversation = arguments.get("task", ""), arguments.get("conversation", self._default_conversation)
@@ -254,7 +254,7 @@ class ServedTools:
         state.labels.update(labels)
         return CallOutcome(msgspec.structs.replace(result, labels=labels), session.session_id)
 
-    def _build_reporter(self, report: ReportProgress) -> Watcher[Entry]:
+    def _build_reporter(self, report: ReportProgress) -> Watcher:
         """Return a watcher that reports the progress of a call: what tools report, and which tools an agent calls."""
         last = -_SECONDS_BETWEEN_REPORTS
 
@@ -271,7 +271,7 @@ class ServedTools:
 
 
 async def _give_task(
-    session: Session[Any], offered: OfferedTool, task: str, state: _ClientState, watchers: list[Watcher[Entry]]
+    session: Session[Any], offered: OfferedTool, task: str, state: _ClientState, watchers: list[Watcher]
 ) -> ToolResult:
     """Run an agent on a task, or continue its waiting run if there is none, and return the answer as a result."""
     output, questions = offered.served.wanted_output, OpenQuestions()

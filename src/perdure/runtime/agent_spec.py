@@ -9,7 +9,6 @@ from msgspec.structs import force_setattr
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, Unchangeable, UsageError
-from perdure.core.event import Entry
 from perdure.core.loop import react
 from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.model import Model, Settings
@@ -20,7 +19,7 @@ from perdure.core.stop_conditions import GUARDRAILS, Guardrail, Limits, StopCond
 from perdure.core.store import Store
 from perdure.core.tool import D, Tool
 from perdure.core.toolbox import Toolbox
-from perdure.core.watcher_feed import Watcher
+from perdure.core.watch import Watcher
 from perdure.engines import open_engine
 from perdure.models import open_model
 from perdure.stores import open_store
@@ -119,7 +118,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
 
     store: StoreOption = _DEFAULT_STORE
     """Where sessions are stored: `"memory:"`, `"file:DIR"`, `"sqlite:PATH"`, `"postgresql://…"`, or any store."""
-    watchers: Sequence[Watcher[Entry]] = ()
+    watchers: Sequence[Watcher] = ()
     """Functions that get every event, in all sessions."""
 
     # -- what the model sees -------------------------------------------------------------------------------------------
@@ -278,11 +277,11 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         """Return the handlers of `/name` commands of the agent and its extensions."""
         return [*self.commands, *[hook for each in self.extensions for hook in each.commands]]
 
-    def all_watchers(self) -> list[Watcher[Entry]]:
+    def all_watchers(self) -> list[Watcher]:
         """Return the watchers of this agent, its extensions, and the agents it may hand over to, without duplicates."""
         if not (self.extensions or self.handoffs):
             return list(self.watchers)
-        found: list[Watcher[Entry]] = []
+        found: list[Watcher] = []
         for each in self.reachable:
             listed = [*each.watchers, *[watcher for extension in each.extensions for watcher in extension.watchers]]
             found += [watcher for watcher in listed if each is self or watcher not in found]

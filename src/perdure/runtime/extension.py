@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
-from perdure.core.event import Entry
 from perdure.core.fold import State
 from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.model import Model
@@ -22,7 +21,7 @@ from perdure.core.run_function_types import ToolSelector
 from perdure.core.stop_conditions import Guardrail, StopCondition
 from perdure.core.store import Post, SessionPlace, Store
 from perdure.core.tool import Tool
-from perdure.core.watcher_feed import Watcher
+from perdure.core.watch import Watcher
 
 if TYPE_CHECKING:
     import asyncio
@@ -107,7 +106,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=StrictOpt
     guardrails: Sequence[Callable[[], Guardrail]] = ()
     stop: Sequence[StopCondition] = ()
     """Stop conditions: each can end a run after a turn."""
-    watchers: Sequence[Watcher[Entry]] = ()
+    watchers: Sequence[Watcher] = ()
     background: ResumableBackgroundTasks | None = None
     """Work that continues between runs, such as tasks of background agents."""
     lifespan: Lifespan | None = None

@@ -12,7 +12,7 @@ import msgspec
 from perdure.core import argument_checks
 from perdure.core.content_limit import check_content_size
 from perdure.core.error import ConfigError, UsageError
-from perdure.core.event import Entry, RunStarted
+from perdure.core.event import RunStarted
 from perdure.core.jsonable import replace_surrogates, to_jsonable
 from perdure.core.message import RESULT_TYPES, Content, Message, Part, ResultPart, Text, sanitize_part, to_parts
 from perdure.core.model import Model, Settings
@@ -23,7 +23,7 @@ from perdure.core.stop_conditions import DefaultLimit, Limits, merge_limits
 from perdure.core.thread_safe_msgspec import convert
 from perdure.core.tool import D, Tool
 from perdure.core.validation_problems import Invalid
-from perdure.core.watcher_feed import Watcher
+from perdure.core.watch import Watcher
 from perdure.engines import open_engine
 
 from .output import WITH_ANSWER, Output, OutputSettingsRecord, SchemaOutput, parse_run_output, to_output
@@ -60,7 +60,7 @@ class Overrides(TypedDict, Generic[D], total=False):
     engine: Engine | str
     deps: D
     budget: Budget | None
-    watchers: Sequence[Watcher[Entry]]
+    watchers: Sequence[Watcher]
 
 
 ChooseOverrides: TypeAlias = Callable[[str], Overrides[D] | Awaitable[Overrides[D]]]

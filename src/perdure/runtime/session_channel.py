@@ -10,20 +10,16 @@ A channel lives as long as something uses it: a `Session` object, a subscription
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from perdure.core.clock_and_ids import Clock
 from perdure.core.error import SessionBusy, UsageError
-from perdure.core.event import Entry
-from perdure.core.event_fanout import Fanout, Subscription
 from perdure.core.store import SessionPlace, Store, finish_before_cancel, get_process_wide_session_key
-from perdure.core.watcher_feed import Watcher
+from perdure.core.watch import Fanout, Subscription, Watcher
 
 from .agent_spec import AgentSpec
 from .driver_commands import DriverCommand
-from .stream import build_lag_marker, build_watcher_dropped, merge_deltas
 
 if TYPE_CHECKING:
     from perdure.core.run import Run
@@ -73,11 +69,9 @@ class SessionChannel:
         """The number of drivers that have attached themselves, and not detached."""
         self._held_watchers: dict[int, _HeldWatcher] = {}
         """The watchers of agents, each once, by the `id` of the function."""
-        self.fanout: Fanout[Entry] = Fanout(
-            coalesce=merge_deltas, lagged=build_lag_marker, on_dropped=partial(_build_dropped_entry, clock)
-        )
+        self.fanout = Fanout(clock)
 
-    def hold_watchers(self, watchers: Sequence[Watcher[Entry]]) -> Callable[[], None]:
+    def hold_watchers(self, watchers: Sequence[Watcher]) -> Callable[[], None]:
         """Register watchers, each called once with each event, until the returned function is called."""
         if not watchers:
             return remove_no_watchers
@@ -94,7 +88,7 @@ class SessionChannel:
         """True if a command is in progress or queued, or an agent's watcher is attached."""
         return bool(self.queued or self._held_watchers)
 
-    def _hold_watcher(self, watcher: Watcher[Entry]) -> "_HeldWatcher":
+    def _hold_watcher(self, watcher: Watcher) -> "_HeldWatcher":
         held = self._held_watchers.get(id(watcher))
         if held is None:
             held = self._held_watchers[id(watcher)] = _HeldWatcher(watcher, self.fanout.add_watcher(watcher))
@@ -108,11 +102,6 @@ class SessionChannel:
             held.remove()
 
 
-def _build_dropped_entry(clock: Clock, name: str, error: BaseException) -> Entry:
-    """Build the entry that reports the removal of a watcher that raised an error."""
-    return Entry(0, clock.now(), build_watcher_dropped(name, error))
-
-
 def remove_no_watchers() -> None:
     """Do nothing: given as the `release` function where no watchers have to be removed."""
 
@@ -122,7 +111,7 @@ class _HeldWatcher:
 
     __slots__ = ("holds", "remove", "watcher")
 
-    def __init__(self, watcher: Watcher[Entry], remove: Callable[[], None]) -> None:
+    def __init__(self, watcher: Watcher, remove: Callable[[], None]) -> None:
         self.watcher = watcher
         self.remove = remove
         self.holds = 0
@@ -181,13 +170,13 @@ class SessionChannelHandle:
         driver = self.find_active_driver()
         return None if driver is None else driver.run
 
-    def add_watcher(self, watcher: Watcher[Entry]) -> Callable[[], None]:
+    def add_watcher(self, watcher: Watcher) -> Callable[[], None]:
         """Call a watcher with each event of the session, until the returned function is called or this is closed."""
         remove = self.attach_to_loop().fanout.add_watcher(watcher)
         self._watcher_removers.append(remove)
         return remove
 
-    def subscribe(self, *, backpressure: bool) -> Subscription[Entry]:
+    def subscribe(self, *, backpressure: bool) -> Subscription:
         """Subscribe to every event of the session from now on, whichever object causes it."""
         return self.attach_to_loop().fanout.subscribe(backpressure=backpressure, owner=self)
 

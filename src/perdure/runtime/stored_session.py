@@ -13,7 +13,6 @@ from perdure.core.clock_and_ids import new_id
 from perdure.core.error import SessionBusy, SessionNotFound, UnsupportedByStore, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
 from perdure.core.event_erasure import erase_event_content, find_summaries_of
-from perdure.core.event_fanout import Subscription
 from perdure.core.fold import State, fold_entries, fold_events
 from perdure.core.jsonable import to_jsonable
 from perdure.core.last_run_progress import GIVEN_BY_SETTING
@@ -40,7 +39,7 @@ from perdure.core.store import (
     read_events_to_fold,
 )
 from perdure.core.tool import D
-from perdure.core.watcher_feed import Watcher
+from perdure.core.watch import Subscription, Watcher
 
 from .agent_spec import AgentSpec
 from .background_agent_task import list_background_jobs
@@ -179,7 +178,7 @@ class StoredSession(Generic[D]):
                 "restored from a backup: begin again with watch(after=0)"
             )
 
-    def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
+    def subscribe(self, *, backpressure: bool = False) -> Subscription:
         """Subscribe to every event of this session from now on, and close the subscription when done.
 
         Runs that other `Session` objects of the same id begin on this event loop are seen as well, with their deltas.
@@ -363,7 +362,7 @@ class StoredSession(Generic[D]):
         argument_checks.require_text("session.remove_extension", "name", name, non_empty=True)
         return remove_extension(self, name)
 
-    def add_watcher(self, watcher: Watcher[Entry]) -> Callable[[], None]:
+    def add_watcher(self, watcher: Watcher) -> Callable[[], None]:
         """Call a function with every event of this session in this process, also of a run in progress.
 
         Return a function that removes it. It is also removed when the session is closed.
@@ -605,7 +604,7 @@ async def _wait_for_entry_or_shutdown(coming: "asyncio.Future[Any]", process_end
             await cancel_and_await_tasks((told,))
 
 
-async def _next_entry(subscription: Subscription[Entry]) -> Entry | None:
+async def _next_entry(subscription: Subscription) -> Entry | None:
     """Return the next entry of a subscription; None when it was closed."""
     async for entry in subscription:
         return entry

@@ -13,15 +13,13 @@ from perdure.core.event import (
     ReplyDiscarded,
     SessionOpened,
     TextDelta,
-    ThinkingDelta,
     ToolCallDelta,
     TurnStarted,
     WatcherDropped,
 )
-from perdure.core.event_fanout import Subscription
-from perdure.core.jsonable import error_message
 from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode
+from perdure.core.watch import Subscription
 
 from .output import ANSWER_TOOL, Output
 from .partial_json import PartialJsonParser
@@ -31,7 +29,7 @@ if TYPE_CHECKING:  # a protocol costs time at each start
     class StreamSource(Protocol):
         """Protocol of the session that a `RunStream` reads its events from."""
 
-        def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
+        def subscribe(self, *, backpressure: bool = False) -> Subscription:
             """Subscribe to the events of the session from now on."""
             ...
 
@@ -54,10 +52,6 @@ if TYPE_CHECKING:
     T = TypeVarWithDefault("T", default=Any)
 else:
     T = TypeVar("T")
-
-MAX_MERGED_CHARACTERS = 64 * 1024
-"""Length up to which queued deltas are merged."""
-
 
 _ABOUT_READERS = (Lagged, WatcherDropped)
 """The events that concern all who follow a session, whichever run it has."""
@@ -239,61 +233,3 @@ class RunStream(Generic[T]):
             return False
         self.run_id = run_id  # a run that was interrupted is resumed in place of a new one
         return True
-
-
-def merge_deltas(earlier: Entry, later: Entry) -> Entry | None:
-    """Merge two consecutive stream events of the same text or tool call into one; `None` if they cannot be merged."""
-    one, two = earlier.event, later.event
-    if type(one) is not type(two) or one.run_id != two.run_id or one.path != two.path:
-        return None
-    merged: Event
-    if isinstance(one, TextDelta) and isinstance(two, TextDelta):
-        if _is_too_long_to_merge(one.text):
-            return None
-        merged = TextDelta(one.text + two.text, run_id=one.run_id, path=one.path)
-    elif isinstance(one, ThinkingDelta) and isinstance(two, ThinkingDelta):
-        if (
-            one.index != two.index
-            or one.signature
-            or one.data
-            or two.signature
-            or two.data
-            or _is_too_long_to_merge(one.text)
-        ):
-            return None
-        merged = ThinkingDelta(one.text + two.text, index=one.index, run_id=one.run_id, path=one.path)
-    elif isinstance(one, ToolCallDelta) and isinstance(two, ToolCallDelta):
-        if one.index != two.index or two.call_id not in {"", one.call_id} or _is_too_long_to_merge(one.arguments):
-            return None
-        merged = ToolCallDelta(
-            one.call_id,
-            one.name + two.name,
-            one.arguments + two.arguments,
-            one.signature + two.signature,
-            one.index,
-            run_id=one.run_id,
-            path=one.path,
-        )
-    else:
-        return None
-    return Entry(0, later.at, merged)
-
-
-def _is_too_long_to_merge(text: str) -> bool:
-    """Return True if a piece of text is too long to be merged with another."""
-    return len(text) > MAX_MERGED_CHARACTERS
-
-
-def build_lag_marker(lost_entry: Entry, marker: Entry | None) -> Entry:
-    """Build the `Lagged` marker that reports to a slow watcher how many entries it missed."""
-    before = marker.event if marker is not None else None
-    missed = before.missed if isinstance(before, Lagged) else 0
-    after = before.after if isinstance(before, Lagged) else None
-    if after is None and lost_entry.seq:
-        after = lost_entry.seq - 1
-    return Entry(0, lost_entry.at, Lagged(missed + 1, after))
-
-
-def build_watcher_dropped(name: str, error: BaseException) -> WatcherDropped:
-    """Build the event that reports a watcher which was removed because it raised."""
-    return WatcherDropped(name, f"{type(error).__name__}: {error_message(error)}")

@@ -11,9 +11,9 @@ from perdure.cli.run_options import RunCommandOptions
 from perdure.cli.session_choice import get_project_path
 from perdure.core.error import PerdureError, SessionBusy, ShuttingDown
 from perdure.core.event import Event, RunEnded, RunResumed, RunStarted, TurnEnded
-from perdure.core.event_fanout import Subscription
 from perdure.core.message import StopReason, assistant, user
 from perdure.core.outcome import Outcome
+from perdure.core.watch import Subscription
 from perdure.runtime.agent import Agent
 from perdure.runtime.overrides import Overrides
 from perdure.runtime.session import Session
@@ -49,7 +49,7 @@ class ChatConversation:
         self._show = show
         self._note = note
         self._task: asyncio.Task[None] | None = None
-        self._subscription: Subscription[Any] | None = None
+        self._subscription: Subscription | None = None
         self._following: asyncio.Task[None] | None = None
         self._has_steered = False
         self._is_cancelled = False
@@ -75,7 +75,7 @@ class ChatConversation:
         self.usage = await session.usage()
         self.on_session_changed()
 
-    async def _follow(self, subscription: Subscription[Any]) -> None:
+    async def _follow(self, subscription: Subscription) -> None:
         async for entry in subscription:
             if isinstance(entry.event, (RunStarted, RunResumed)) and not entry.event.path:
                 self._has_begun.set()
