@@ -177,7 +177,7 @@ class Fanout:
 
 
 class Subscription(Buffer[Entry]):
-    """Async iterator over the events published since it was made. `close` it when done."""
+    """Async iterator over the events published since it was made: a buffer of them. `close` it when done."""
 
     def __init__(self, fanout: Fanout, owner: object = None, *, backpressure: bool = False) -> None:
         capacity = fanout.capacity * 2 if backpressure else fanout.capacity
@@ -388,21 +388,19 @@ class _ThreadFeed(_WatcherFeed):
             super().close()
 
     def stop(self) -> "asyncio.Future[Any] | None":
-        is_abandoned = self._runner is None or (self.lagging and self._awaiting is None)
-        end = None if is_abandoned else self._get_settled_future()
+        is_abandoned = self.lagging and self._awaiting is None
         super().stop()
         self._is_stopped = True
         if (awaiting := self._awaiting) is not None:  # read once here: a later one is cancelled in `_await`
             awaiting.cancel()
-        return end
+        return None if is_abandoned else self.when_settled()
 
     def when_settled(self) -> "asyncio.Future[Any] | None":
         with self._lock:
-            return None if self._reader_waits or self._runner is None else self._get_settled_future()
-
-    def _get_settled_future(self) -> "asyncio.Future[None]":
-        self._settled = self._settled or self._loop.create_future()
-        return self._settled
+            if self._reader_waits or self._runner is None:
+                return None
+            self._settled = self._settled or self._loop.create_future()
+            return self._settled
 
     def _settle(self) -> None:
         """Tell those who wait that the thread has nothing to do."""
