@@ -548,9 +548,31 @@ async def carry_by_an_engine(label: str, _folder: Path) -> Sequence[str]:
     return await run_agent("Done.", engine=call_directly)
 
 
+async def carry_by_steering_another_session(label: str, _folder: Path) -> Sequence[str]:
+    other = Agent(ScriptedModel("Ok.", repeat_last=True), store=MemoryStore())
+    await other.session("o").run("Hi.")
+
+    @tool
+    async def tell() -> str:
+        """Tell."""
+        await other.session("o").steer("Send it!")
+        await other.session("o").follow_up("Send it!")
+        return "told"
+
+    await run_agent(take(label), call("tell"), "Done.", tools=[tell])
+    woken = await other.session("o").wake()
+    assert woken is not None
+    return woken.labels
+
+
 async def carry_by_a_request(label: str, _folder: Path) -> Sequence[str]:
     """A reminder, which is in no entry of the log."""
-    reminder = Extension(name="r", reminders=[lambda run: label_requests(run, [label], "program:r") or "Send it!"])
+
+    def remind(run: Any) -> str:
+        label_requests(run, [label], "program:r")
+        return "Send it!"
+
+    reminder = Extension(name="r", reminders=[remind])
     return await run_agent("Done.", "Done.", extensions=[reminder], prompt="Go.")
 
 
@@ -785,6 +807,7 @@ CARRIERS = [
         carry_by_an_engine_that_runs_an_agent,
         carry_by_an_engine_that_asks_no_model_afterwards,
         carry_to_an_agent_that_a_tool_runs,
+        carry_by_steering_another_session,
     ),
 ]
 
