@@ -686,6 +686,18 @@ async def test_an_engine_that_has_run_an_agent_sends_nothing_unasked():
 
 
 @pytest.mark.parametrize("label", LABELS)
+async def test_labels_that_no_message_has_come_with_an_import(label):
+    async def ask_helper(run: Any) -> Any:
+        await build_helper(label).run("Look.")
+        return run.outcome("done")
+
+    store, other = MemoryStore(), MemoryStore()
+    await build_agent("Done.", store=store).session("s").run("Go.", engine=ask_helper)
+    await import_session(other, await export_session(store, "s"))
+    assert label in (await build_agent("And?", store=other).session("s").read_state()).labels
+
+
+@pytest.mark.parametrize("label", LABELS)
 @pytest.mark.parametrize(
     "carry",
     [
