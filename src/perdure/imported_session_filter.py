@@ -37,12 +37,13 @@ from .core.event import (
     ToolFinished,
     ToolStarted,
     Unknown,
+    ValueKept,
     ViewChanged,
 )
 from .core.fold import State
 from .core.interrupted_run_repair import build_repair_events
 from .core.message import NO_USAGE, Message, ToolResult, Usage, merge_labels
-from .core.provenance import IMPORTED_LABEL
+from .core.provenance import IMPORTED_LABEL, KEPT_LABELS, list_kept_labels
 
 ENDING_IMPORTED: Final = ("cancelled", "imported", "the session was imported, and its run is not continued")
 """Status, reason and error text of a run that was not over when its session was exported."""
@@ -98,6 +99,8 @@ def reduce_to_conversation(
         if isinstance(event, SessionConfigured) and isinstance(title := event.changes.get("title"), str):
             dropped.update([_get_kind(event)] if len(event.changes) > 1 else [])
             event = SessionConfigured({"title": title}, run_id=event.run_id)
+        elif isinstance(event, ValueKept) and (labels := list_kept_labels(event)[0]):
+            event = ValueKept(KEPT_LABELS, dict.fromkeys(labels, source), run_id=event.run_id, path=event.path)
         elif type(event) not in KEPT_EVENTS or _is_unfinished(event, finished):
             dropped[_get_kind(event)] += 1
             continue

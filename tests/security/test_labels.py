@@ -562,6 +562,23 @@ async def carry_by_an_engine(label: str, _folder: Path) -> Sequence[str]:
     return await run_agent("Done.", engine=call_directly)
 
 
+async def carry_by_steering_another_session(label: str, _folder: Path) -> Sequence[str]:
+    other = Agent(ScriptedModel("Ok.", repeat_last=True), store=MemoryStore())
+    await other.session("o").run("Hi.")
+
+    @tool
+    async def tell() -> str:
+        """Tell."""
+        await other.session("o").steer("Send it!")
+        await other.session("o").follow_up("Send it!")
+        return "told"
+
+    await run_agent(take(label), call("tell"), "Done.", tools=[tell])
+    woken = await other.session("o").wake()
+    assert woken is not None
+    return woken.labels
+
+
 async def carry_by_a_request(label: str, _folder: Path) -> Sequence[str]:
     """A reminder, which is in no entry of the log."""
 
@@ -569,7 +586,8 @@ async def carry_by_a_request(label: str, _folder: Path) -> Sequence[str]:
         label_requests(run, [label], "program:r")
         return "Send it!"
 
-    return await run_agent("Done.", "Done.", extensions=[Extension(name="r", reminders=[remind])], prompt="Go.")
+    reminder = Extension(name="r", reminders=[remind])
+    return await run_agent("Done.", "Done.", extensions=[reminder], prompt="Go.")
 
 
 def build_helper(label: str) -> Agent[Any]:
@@ -679,6 +697,18 @@ async def test_an_engine_that_has_run_an_agent_sends_nothing_unasked():
 
     prompt = user("Go.", labels=[PRIVATE])
     assert UNTRUSTED in await run_agent("x", prompt=prompt, engine=ask_and_send, tools=[post_to_inbox])
+
+
+@pytest.mark.parametrize("label", LABELS)
+async def test_labels_that_no_message_has_come_with_an_import(label):
+    async def ask_helper(run: Any) -> Any:
+        await build_helper(label).run("Look.")
+        return run.outcome("done")
+
+    store, other = MemoryStore(), MemoryStore()
+    await build_agent("Done.", store=store).session("s").run("Go.", engine=ask_helper)
+    await import_session(other, await export_session(store, "s"))
+    assert label in (await build_agent("And?", store=other).session("s").read_state()).labels
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -803,6 +833,7 @@ CARRIERS = [
         carry_by_an_engine_that_runs_an_agent,
         carry_by_an_engine_that_asks_no_model_afterwards,
         carry_to_an_agent_that_a_tool_runs,
+        carry_by_steering_another_session,
     ),
 ]
 

@@ -9,7 +9,10 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
+from msgspec.structs import replace
+
 from .event import Event, ValueKept
+from .message import Message, merge_labels
 from .provenance import KEPT_LABELS
 
 if TYPE_CHECKING:
@@ -34,6 +37,14 @@ def get_calling_run() -> "Run | None":
     """Return the run that the current task works for; `None` outside of tools and engines."""
     found = _calling_run.get()
     return None if found is None else found()
+
+
+def add_labels_of_caller(message: Message) -> Message:
+    """Return a message to another session with the labels of the run whose tool or engine sends it."""
+    run = get_calling_run()
+    if run is None or not (labels := list_seen_labels(run)):
+        return message
+    return replace(message, labels=merge_labels(message.labels, labels))
 
 
 def label_calling_run(run: "Run", labels: Iterable[str], source: str) -> None:

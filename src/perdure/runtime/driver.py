@@ -15,7 +15,13 @@ from typing import Any, cast
 import msgspec
 
 from perdure.core import fault_injection as faults
-from perdure.core.calling_run import enter_run, get_calling_run, label_calling_run, list_seen_labels
+from perdure.core.calling_run import (
+    add_labels_of_caller,
+    enter_run,
+    get_calling_run,
+    label_calling_run,
+    list_seen_labels,
+)
 from perdure.core.error import SessionNotFound, UsageError
 from perdure.core.event import (
     Entry,
@@ -39,7 +45,6 @@ from perdure.core.interrupted_run_repair import (
 from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.loop import execute, react
 from perdure.core.lost_log_entries import build_lost_entries_error, build_lost_input_error
-from perdure.core.message import merge_labels
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome, select_run_entries
 from perdure.core.past_run_totals import RunWithInputId
@@ -219,9 +224,10 @@ class SessionDriver(SessionChannelHandle):
             message = f"a tool of session {self.session_id!r} cannot run its own session: it would wait for itself"
             raise UsageError(message)
         raise_if_shutting_down(self.agent.engine, self.session_id)
-        channel, caller = self.attach_to_loop(), get_calling_run()
-        if caller is not None:
-            command = _label_prompt(command, tuple(list_seen_labels(caller)))
+        channel = self.attach_to_loop()
+        if isinstance(command, RunPromptCommand) and get_calling_run() is not None:
+            messages = tuple(map(add_labels_of_caller, command.messages))
+            command = msgspec.structs.replace(command, messages=messages)
         channel.queued += 1
         try:
             if channel.queued > 1:
@@ -663,14 +669,6 @@ async def _react_forgetting_appends(run: Run) -> Outcome[Any]:
 async def _end_with_given_answer(run: Run) -> Outcome[Any]:
     """Engine that ends the run at once as done, for a `/name` command that has given the answer itself."""
     return run.outcome("done")
-
-
-def _label_prompt(command: DriverCommand, labels: tuple[str, ...]) -> DriverCommand:
-    """Return a command with a prompt that has these labels too: those of the run whose tool or engine wrote it."""
-    if not labels or not isinstance(command, RunPromptCommand):
-        return command
-    messages = [msgspec.structs.replace(each, labels=merge_labels(each.labels, labels)) for each in command.messages]
-    return msgspec.structs.replace(command, messages=tuple(messages))
 
 
 def _is_unpark(command: DriverCommand) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
+from perdure.core.calling_run import add_labels_of_caller
 from perdure.core.message import Content, Message
 
 from .overrides import Prompt, is_conversation, to_user_message
@@ -18,9 +19,12 @@ def split_history_from_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tupl
 
 
 def to_user_or_assistant_message(content: Content | Message, origin: str) -> Message:
-    """Convert content from a host program to a user message, or to an assistant message if it has that role."""
+    """Convert content from a host program to a user message, or to an assistant message if it has that role.
+
+    It has the labels of the run whose tool or engine sends it, if one does.
+    """
     if not isinstance(content, Message) or content.role != "assistant":
-        return to_user_message(content, origin)
+        return add_labels_of_caller(to_user_message(content, origin))
     from .imported_messages import to_assistant_message  # at first use: hosts seldom speak for the assistant
 
-    return to_assistant_message(content, origin)
+    return add_labels_of_caller(to_assistant_message(content, origin))
