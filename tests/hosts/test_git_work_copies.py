@@ -589,3 +589,36 @@ async def test_configuration_that_is_too_large_to_be_read_is_refused(repository)
         file.write("[a]\n" + "b = c\n" * 200_000 + "[core]\nhooksPath = hooks\n")
     with pytest.raises(ConfigError, match="too large"):
         await run(repository, "echo done")
+
+
+@pytest.mark.parametrize("packed", ["true", "git pack-refs --all"])
+@pytest.mark.parametrize("replaced", ["HEAD", "HEAD^{tree}", "HEAD:a"])
+async def test_a_known_object_is_not_replaced_by_another_one(repository, replaced, packed):
+    before = list_data(repository)
+    make = {
+        "HEAD": "git commit -q --allow-empty -m 2; new=$(git rev-parse HEAD); git reset -q --soft HEAD~1",
+        "HEAD^{tree}": "new=$(git write-tree)",
+        "HEAD:a": "new=$(git hash-object -w a)",
+    }
+    line = f"echo evil > a; git add a; {make[replaced]}; git update-ref refs/replace/$(git rev-parse {replaced}) $new"
+    result = await run(repository, f"{line}; {packed}; git show HEAD:a")
+    assert "has replaced an object (refs/replace/" in result.note
+    assert git(repository, "show", "HEAD:a") == "a\n"
+    assert {name for name in list_data(repository) if "refs" in name} == {name for name in before if "refs" in name}
+
+
+@pytest.mark.parametrize("name", ["x$(touch pwned)", "`id`", "x|y", "x;y", "-x", "a/--output=x", 'a"b', "a&b", "a<b"])
+@pytest.mark.parametrize("how", ["git update-ref refs/heads/'{}' HEAD", "git symbolic-ref HEAD refs/heads/'{}'"])
+async def test_a_branch_is_not_called_what_a_shell_or_a_program_would_obey(repository, name, how):
+    result = await run(repository, how.format(name.replace(" ", "${IFS}")))
+    assert "nothing" in result.note
+    assert git(repository, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main", "refs/tags/v1"]
+    assert git(repository, "branch", "--show-current") == "main\n"
+
+
+async def test_a_branch_that_was_called_so_before_can_be_worked_on(repository):
+    git(repository, "checkout", "-q", "-b", "fix(a)!#it's-50%")
+    assert (await run(repository, "echo b > b; git add b; git commit -qm 2; git branch 'feat(b)!#1'")).note == ""
+    git(repository, "checkout", "-q", "-b", "a&b")
+    assert (await run(repository, "echo c > c; git add c; git commit -qm 3")).note == ""
+    assert git(repository, "log", "-1", "--format=%s") == "3\n"
