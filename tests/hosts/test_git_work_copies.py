@@ -419,6 +419,15 @@ async def test_a_repository_that_a_command_makes_below_has_no_programs(repositor
     assert not (tmp_path / "ran").exists()
 
 
+async def test_git_data_in_a_spelling_that_some_file_systems_take_for_it_have_no_programs(tmp_path):
+    data = "printf '[core]\\n\\tfsmonitor = x\\n' > $d/config; mkdir $d/hooks; touch $d/hooks/post-commit"
+    line = "for d in .w/.GIT .w/bare; do mkdir -p $d/OBJECTS $d/Refs; echo 'ref: refs/heads/m' > $d/HEAD; {}; done"
+    await run(tmp_path, line.format(data))
+    for place in (".w/.GIT", ".w/bare"):
+        assert "fsmonitor" not in (tmp_path / place / "config").read_text()
+        assert not (tmp_path / place / "hooks").exists()
+
+
 HIDDEN = "mkdir -p d/refs d/objects/x/a/b/c/d; {new}; mv new d/objects/x/a/b/c/d/new"
 LATER = {
     "moved later": (HIDDEN, "mv d/objects/x/a/b/c/d moved; mv moved/new new"),
@@ -444,7 +453,7 @@ async def test_a_folder_with_too_many_entries_to_look_at_is_told(repository, mon
     monkeypatch.setattr("perdure.hosts.planted_git._MOST_ENTRIES", 10)
     assert (await run(repository, "true")).note == ""
     result = await run(repository, "mkdir -p x/y; cd x; touch 1 2 3 4 5 6 7 8 9 10 11 12")
-    assert "not all of them were looked at" in result.note
+    assert "not all of it was looked at" in result.note
 
 
 async def test_what_was_set_aside_is_named_and_kept_and_the_rest_of_the_settings_holds(repository):

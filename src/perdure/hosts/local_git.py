@@ -42,7 +42,7 @@ _COMMANDS: Final = {
 }
 """The commands that are run, and options that are added to each."""
 _FILTERING: Final = frozenset({"--diff-filter"})
-"""Options that choose by whether a file was renamed: all names are told without renames, and these choose others then."""
+"""Options that choose by whether a file was renamed: names are told without renames, of which these choose others."""
 _CHOOSING: Final = {"diff": _FILTERING | {"--all", "--branches", "--remotes", "--tags"}}
 """Those of a command, with the ones that name revisions whose order matters."""
 _CHANGING: Final = frozenset({"add", "commit"})
