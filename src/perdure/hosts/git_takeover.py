@@ -21,7 +21,7 @@ from perdure.files.atomic_file import open_atomic_file
 from perdure.files.folder_handle import FolderHandle
 
 from .git_configuration import NEW_REPOSITORY, build_plain_configuration, parse_configuration
-from .git_index import find_misleading_path, list_index_entries, list_submodules
+from .git_index import build_honest_index, find_misleading_path, list_index_entries, list_submodules
 from .git_pack_index import make_pack_index
 from .git_private_copy import ALTERNATES, PrivateGitCopy
 from .git_repository import (
@@ -165,6 +165,8 @@ def _read_result(made: FolderHandle, before: Mapping[str, bytes]) -> dict[str, b
             )
     for name in ["index", *filter(_SHARED_INDEX.fullmatch, after)]:
         _check_index(before.get(name, b""), after.get(name, b""))
+    if (given := after.get("index", b"")) not in {before.get("index", b""), b""}:
+        after["index"] = build_honest_index(before.get("index", b""), given)
     return after
 
 
