@@ -13,7 +13,7 @@ import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, later
 from perdure.extensions import code_mode, coding
-from perdure.files.protected_names import MADE_FOLDERS, TRUSTED_NAMES, VERSION_CONTROL_SETTINGS
+from perdure.files.protected_names import MADE_FOLDERS, PREFERRED_NAMES, TRUSTED_NAMES, VERSION_CONTROL_SETTINGS
 from perdure.hosts import LocalShell, git_mounts
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.basic_tools import basic_tools
@@ -203,6 +203,27 @@ async def test_configuration_of_the_runtime_is_not_left_below_the_working_folder
     found = {each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*") if each.is_file()}
     assert {each for each in found if ".unused-" not in each} == {".mcp.json", "a/.perdure/sessions.db"}
     assert (await run(tmp_path, "ls -A")).note == ""
+
+
+@sandboxed
+async def test_no_file_takes_the_place_of_the_one_that_the_user_means(tmp_path):
+    for group in PREFERRED_NAMES:
+        for number, own in enumerate(group):
+            folder = tmp_path / own
+            folder.mkdir()
+            (folder / own).write_text(OWN)
+            lines = [f'echo "{EVIL}" > {own}/{each}' for each in group if each != own]
+            result = await run(tmp_path, "\n".join(lines))
+            left = {each.name for each in folder.iterdir() if ".unused-" not in each.name}
+            assert left == {*group[number:]}
+            assert all(f"{own}/{each}" in result.note for each in group[:number])
+            result = await run(
+                tmp_path,
+                f'echo "{EVIL}" >> {own}/{own}; mkdir {own}/new; touch '
+                + " ".join([f"{own}/new/{each}" for each in group]),
+            )
+            assert result.note == ""
+            assert EVIL in (folder / own).read_text()
 
 
 @sandboxed

@@ -9,7 +9,7 @@ an editor, a shell, a debugger, a package manager, the next push. What people na
 `package.json`, `pyproject.toml`, tests, the settings of linters. To be asked about these would be to be asked all day.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -124,6 +124,13 @@ them read-only, and leave no new ones.
 """
 _OWN_CONFIGURATION: Final = "perdure.toml", ".mcp.json", ".perdure/skills"
 """What the runtime and other agents read of a folder: one below the working folder may be somebody's next one."""
+PREFERRED_NAMES: Final[tuple[tuple[str, ...], ...]] = (
+    ("GNUmakefile", "makefile", "Makefile"), ("rakefile", "Rakefile", "rakefile.rb", "Rakefile.rb"),
+    ("SConstruct", "Sconstruct", "sconstruct"),
+    ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"),
+    ("Taskfile.yml", "taskfile.yml", "Taskfile.yaml", "taskfile.yaml", "Taskfile.dist.yml"),
+)  # fmt: skip
+"""Names of which a program takes the first that is there: who runs it means the file that is there already."""
 MADE_FOLDERS: Final = frozenset({
     "node_modules", "bower_components", ".venv", "venv", "site-packages", "dist-packages", "__pycache__", ".tox",
     ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", "vendor", "Pods", "target", ".git",
@@ -188,8 +195,18 @@ class TrustedNames:
 
 TRUSTED: Final = TrustedNames(TRUSTED_NAMES)
 """The names that other programs trust."""
+RANKED_NAMES: Final = frozenset([each for group in PREFERRED_NAMES for each in group])
+_PREFERRED: Final = frozenset([each for group in PREFERRED_NAMES for each in group[:-1]])
 KEPT_FROM_COMMANDS: Final = TrustedNames((*TRUSTED_NAMES, *VERSION_CONTROL_SETTINGS, *_OWN_CONFIGURATION))
 """The names that commands in the sandbox find read-only, and leave no new files under."""
+
+
+def list_preferred(names: Collection[str]) -> list[tuple[str, list[str]]]:
+    """Return the names in a folder that a program takes in the place of others that are there, with these."""
+    if _PREFERRED.isdisjoint(names):
+        return []
+    present = [[each for each in group if each in names] for group in PREFERRED_NAMES]
+    return [(name, group[at:]) for group in present for at, name in enumerate(group[:-1], 1)]
 
 
 def add_caution(target: PathTarget) -> PathTarget:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from perdure.core.clock_and_ids import new_id
 from perdure.files.folder_handle import FolderHandle, let_owner_enter
-from perdure.files.protected_names import KEPT_FROM_COMMANDS, MADE_FOLDERS
+from perdure.files.protected_names import KEPT_FROM_COMMANDS, MADE_FOLDERS, RANKED_NAMES, list_preferred
 from perdure.files.written_files import is_as_tools_wrote_it, note_written_file
 
 from .bubblewrap import CONFIG_NAMES
@@ -57,11 +57,13 @@ class TrustedFiles:
         self._found: dict[str, TrustedFile] = {}
         self._folders: dict[str, int] = {}
         """The folders that were looked at, with their inodes."""
+        self.names: dict[str, Collection[str]] = {}
+        """By folder: the names in it of which a program takes the first."""
         self.options: list[str] = []
         """Options of bubblewrap that make them read-only."""
         mounted: list[str] = []
         for folder in folders:
-            for path, folder_inode, can_mount in _find_trusted(folder, self._folders):
+            for path, folder_inode, can_mount in _find_trusted(folder, self._folders, self.names):
                 real = os.path.realpath(path)
                 is_inside = real.startswith(f"{folder}/") and os.path.lexists(real)  # a link may lead to nothing
                 is_mounted = can_mount and not may_change and is_inside and len(mounted) < _MOST_MOUNTS
@@ -166,6 +168,10 @@ class NewTrustedFiles:
                 count = len(steps) + 1
             if count and self._is_new((*steps, name), is_kept=is_kept):
                 self._found[*steps, name] = count
+        had = frozenset(self._before.names.get(os.path.join(self._top.path, *steps), ()))
+        for name, others in list_preferred(names):
+            if name not in had and not had.isdisjoint(others) and self._is_new((*steps, name), is_kept=False):
+                self._found[*steps, name] = len(steps) + 1
 
     def set_aside(self) -> list[str]:
         """Give all that was found names that no program knows; return the names that they had."""
@@ -253,11 +259,13 @@ def describe_set_aside(names: Sequence[str]) -> str:
     )
 
 
-def _find_trusted(root: str, folders: dict[str, int]) -> Iterator[tuple[str, int, bool]]:
+def _find_trusted(
+    root: str, folders: dict[str, int], names: dict[str, Collection[str]]
+) -> Iterator[tuple[str, int, bool]]:
     """Yield the paths below a folder that other programs trust, with the inode of the folder each is in.
 
     Also yields False for a link on the way to one: what else it leads to is not read-only for that. Adds the folders
-    that are looked at to `folders`, with their inodes.
+    that are looked at to `folders`, with their inodes, and to `names` those in them of which a program takes the first.
     """
     level: list[tuple[str, ...]] = [()]
     seen = 0
@@ -275,6 +283,8 @@ def _find_trusted(root: str, folders: dict[str, int]) -> Iterator[tuple[str, int
             if seen > _MOST_ENTRIES:
                 return
             folders[folder] = inode
+            if present := RANKED_NAMES & {each.name for each in listed}:
+                names[folder] = present
             for each in listed:
                 if KEPT_FROM_COMMANDS.list_candidates(each.name) and KEPT_FROM_COMMANDS.find((*steps, each.name))[1]:
                     yield each.path, inode, True
