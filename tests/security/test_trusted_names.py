@@ -206,6 +206,20 @@ async def test_configuration_of_the_runtime_is_not_left_below_the_working_folder
 
 
 @sandboxed
+async def test_a_command_whose_git_data_cannot_be_taken_over_leaves_none_either(tmp_path, monkeypatch):
+    await run(tmp_path, "git init -q . && git -c user.name=a -c user.email=a commit -q --allow-empty -m x")
+    assert (tmp_path / ".git/HEAD").exists()
+
+    def fail(*_):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(git_mounts, "take_over", fail)
+    result = await run(tmp_path, f'git --version; echo "{EVIL}" > AGENTS.md')
+    assert "RecursionError" in str(result.stderr)
+    assert list_trusted_evil(tmp_path) == []
+
+
+@sandboxed
 async def test_no_file_takes_the_place_of_the_one_that_the_user_means(tmp_path):
     for group in PREFERRED_NAMES:
         for number, own in enumerate(group):
