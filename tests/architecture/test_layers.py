@@ -183,6 +183,7 @@ OWN_FILES = {
     "perdure.hosts.mount_check": "what the kernel says about mounts",
     "perdure.hosts.output_capture": "spool files, in a folder of its own",
     "perdure.hosts.private_folder": "temporary folders, to lock them and to see whether they are locked",
+    "perdure.hosts.running_command": "a file without a name, with what a command is given",
     "perdure.hosts.runtime_file_covers": "empty files in the place of missing ones of the runtime, at resolved paths",
     "perdure.hosts.sandbox_placeholder_lock": "lock files, in a folder of its own",
     "perdure.hosts.process_tree": "what the kernel says about processes",

@@ -552,3 +552,19 @@ def test_secrets_of_a_home_are_hidden_at_its_top_and_in_its_settings(monkeypatch
     assert sorted(bubblewrap.find_home_secrets()) == sorted(expected)
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "work"))
     assert str(tmp_path / "work") in bubblewrap.find_home_secrets()
+
+
+async def test_what_bubblewrap_keeps_open_outside_cannot_be_reached(tmp_path):
+    guard = guard_placeholders(str(tmp_path))
+    lines = """
+    ls -A /proc/1
+    for each in /proc/[0-9]*/fd/* /proc/[0-9]*/task/*/fd/*; do
+        [ -f "$each" ] && readlink "$each" && echo written > "$each"
+    done
+    true
+    """
+    async with LocalShell(tmp_path, sandbox="require") as shell:
+        result = await shell.run(ShellCommand(line=lines, stdin="given"))
+    assert {*str(result.stdout).split("\n")} == {"/memfd:stdin (deleted)", ""}
+    assert os.fstat(guard.descriptor).st_size == 0
+    guard.release()

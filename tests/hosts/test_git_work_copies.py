@@ -426,6 +426,15 @@ async def test_a_repository_that_a_command_makes_below_has_no_programs(repositor
     assert not (tmp_path / "ran").exists()
 
 
+async def test_git_data_in_a_spelling_that_some_file_systems_take_for_it_have_no_programs(tmp_path):
+    data = "printf '[core]\\n\\tfsmonitor = x\\n' > $d/config; mkdir $d/hooks; touch $d/hooks/post-commit"
+    line = "for d in .w/.GIT .w/bare; do mkdir -p $d/OBJECTS $d/Refs; echo 'ref: refs/heads/m' > $d/HEAD; {}; done"
+    await run(tmp_path, line.format(data))
+    for place in (".w/.GIT", ".w/bare"):
+        assert "fsmonitor" not in (tmp_path / place / "config").read_text()
+        assert not (tmp_path / place / "hooks").exists()
+
+
 HIDDEN = "mkdir -p d/refs d/objects/x/a/b/c/d; {new}; mv new d/objects/x/a/b/c/d/new"
 LATER = {
     "moved later": (HIDDEN, "mv d/objects/x/a/b/c/d moved; mv moved/new new"),
@@ -451,7 +460,7 @@ async def test_a_folder_with_too_many_entries_to_look_at_is_told(repository, mon
     monkeypatch.setattr("perdure.hosts.planted_git._MOST_ENTRIES", 10)
     assert (await run(repository, "true")).note == ""
     result = await run(repository, "mkdir -p x/y; cd x; touch 1 2 3 4 5 6 7 8 9 10 11 12")
-    assert "not all of them were looked at" in result.note
+    assert "not all of it was looked at" in result.note
 
 
 async def test_what_was_set_aside_is_named_and_kept_and_the_rest_of_the_settings_holds(repository):
@@ -596,3 +605,119 @@ async def test_configuration_that_is_too_large_to_be_read_is_refused(repository)
         file.write("[a]\n" + "b = c\n" * 200_000 + "[core]\nhooksPath = hooks\n")
     with pytest.raises(ConfigError, match="too large"):
         await run(repository, "echo done")
+
+
+@pytest.mark.parametrize("packed", ["true", "git pack-refs --all"])
+@pytest.mark.parametrize("replaced", ["HEAD", "HEAD^{tree}", "HEAD:a"])
+async def test_a_known_object_is_not_replaced_by_another_one(repository, replaced, packed):
+    before = list_data(repository)
+    make = {
+        "HEAD": "git commit -q --allow-empty -m 2; new=$(git rev-parse HEAD); git reset -q --soft HEAD~1",
+        "HEAD^{tree}": "new=$(git write-tree)",
+        "HEAD:a": "new=$(git hash-object -w a)",
+    }
+    line = f"echo evil > a; git add a; {make[replaced]}; git update-ref refs/replace/$(git rev-parse {replaced}) $new"
+    result = await run(repository, f"{line}; {packed}; git show HEAD:a")
+    assert "has replaced an object (refs/replace/" in result.note
+    assert git(repository, "show", "HEAD:a") == "a\n"
+    assert {name for name in list_data(repository) if "refs" in name} == {name for name in before if "refs" in name}
+
+
+@pytest.mark.parametrize("name", ["x$(touch pwned)", "`id`", "x|y", "x;y", "-x", "a/--output=x", 'a"b', "a&b", "a<b"])
+@pytest.mark.parametrize("how", ["git update-ref refs/heads/'{}' HEAD", "git symbolic-ref HEAD refs/heads/'{}'"])
+async def test_a_branch_is_not_called_what_a_shell_or_a_program_would_obey(repository, name, how):
+    result = await run(repository, how.format(name.replace(" ", "${IFS}")))
+    assert "nothing" in result.note
+    assert git(repository, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main", "refs/tags/v1"]
+    assert git(repository, "branch", "--show-current") == "main\n"
+
+
+async def test_a_branch_that_was_called_so_before_can_be_worked_on(repository):
+    git(repository, "checkout", "-q", "-b", "fix(a)!#it's-50%")
+    assert (await run(repository, "echo b > b; git add b; git commit -qm 2; git branch 'feat(b)!#1'")).note == ""
+    git(repository, "checkout", "-q", "-b", "a&b")
+    assert (await run(repository, "echo c > c; git add c; git commit -qm 3")).note == ""
+    assert git(repository, "log", "-1", "--format=%s") == "3\n"
+
+
+FORGE = """
+import hashlib, os, struct
+index = bytearray(open(".git/index", "rb").read())
+found = os.stat("a")
+times = [part for each in (found.st_ctime_ns, found.st_mtime_ns) for part in divmod(each, 10**9)]
+index[12:36] = struct.pack(">6I", *times, found.st_dev & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF)
+index[48:52] = struct.pack(">I", found.st_size)
+size = 32 if len(os.popen("git rev-parse HEAD").read()) > 50 else 20
+make = hashlib.sha256 if size == 32 else hashlib.sha1
+index[-size:] = make(index[:-size]).digest()
+open(".git/index", "wb").write(index)
+"""
+HIDING = {
+    "times": f"echo evil > a; sleep 1.1; python3 -c '{FORGE}'; git --version",
+    "unchanged": "git update-index --assume-unchanged a; echo evil > a",
+    "left out": "git update-index --skip-worktree a; echo evil > a",
+}
+
+
+@pytest.mark.parametrize("form", ["--index-version=2", "--index-version=4", "sha256"])
+@pytest.mark.parametrize("how", HIDING)
+async def test_no_index_hides_from_the_user_that_a_file_was_changed(tmp_path, how, form):
+    git(tmp_path, "init", "-q", "-b", "main", *(["--object-format=sha256"] if form == "sha256" else []))
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("good\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "1")
+    if form != "sha256":
+        git(tmp_path, "update-index", form.replace("=", " ").split()[0], form[-1])
+    result = await run(tmp_path, f"{HIDING[how]}; echo more >> b")
+    assert str(result.stderr) == ""
+    assert git(tmp_path, "status", "--short").split() == ["M", "a", "M", "b"]
+    assert "+evil" in git(tmp_path, "diff")
+
+
+async def test_what_is_committed_is_what_the_index_has_and_new_files_are_shown(repository):
+    forge = """
+import hashlib, subprocess
+data = open(".git/index", "rb").read()
+at = data.index(b"TREE")
+tree = bytes.fromhex(subprocess.check_output(["git", "rev-parse", "HEAD^{tree}"], text=True).strip())
+made = b"\\0" + b"1 0\\n" + tree
+data = data[:at] + b"TREE" + len(made).to_bytes(4, "big") + made
+open(".git/index", "wb").write(data + hashlib.sha1(data).digest())
+"""
+    lines = f"echo evil > a; git add a; git write-tree; python3 - <<'END'\n{forge}\nEND\n"
+    assert "Error" not in str((await run(repository, lines)).stderr)
+    assert git(repository, "status", "--short") == "M  a\n"
+    git(repository, "commit", "-qm", "2")
+    assert git(repository, "show", "HEAD:a") == "evil\n"
+    assert b"UNTR" not in (repository / ".git/index").read_bytes()
+    await run(repository, "echo n > new; git update-index --force-untracked-cache; git status --short")
+    assert b"UNTR" not in (repository / ".git/index").read_bytes()
+    assert git(repository, "status", "--short") == "?? new\n"
+
+
+async def test_an_index_that_a_command_has_split_is_not_taken_over_and_one_of_the_user_is(repository):
+    assert "has split the index" in (await run(repository, "echo b > b; git update-index --add --split-index b")).note
+    git(repository, "update-index", "--split-index")
+    assert (await run(repository, "git add b")).note == ""
+    assert git(repository, "status", "--short") == "A  b\n"
+
+
+async def test_marks_that_the_user_has_set_and_files_that_are_not_checked_out_stay_so(repository):
+    for name in ("b", "c"):
+        (repository / name).mkdir()
+        (repository / name / "x").write_text("x")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "2")
+    git(repository, "update-index", "--assume-unchanged", "a")
+    git(repository, "sparse-checkout", "set", "--no-cone", "/a", "/b")
+    before = git(repository, "ls-files", "-v")
+    assert (await run(repository, "git status; echo y > b/y; git add b/y; git commit -qm 3")).note == ""
+    assert git(repository, "ls-files", "-v").replace("H b/y\n", "") == before == "h a\nH b/x\nS c/x\n"
+    assert git(repository, "status", "--short") == ""
+
+
+async def test_an_index_that_a_command_has_only_refreshed_is_as_before(repository):
+    before = (repository / ".git/index").read_bytes()
+    await run(repository, "touch a; git status; git update-index --refresh; echo b > b; git add b; git reset -q")
+    assert (repository / ".git/index").read_bytes() == before

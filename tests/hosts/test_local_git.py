@@ -352,6 +352,19 @@ def test_the_files_that_a_command_would_show_are_listed(repository):
     assert listing("diff", ["-L1,2:boat.py"], [], []) is None
 
 
+def test_options_that_show_other_files_than_are_listed_are_not_known(repository):
+    (repository / ".env").rename(repository / "renamed.txt")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "renamed")
+    listing = LocalGit(LocalFiles(repository)).list_shown_paths
+    assert "similarity index" in git(repository, "show", "--diff-filter=R", "HEAD")  # of what was .env
+    for name in ("show", "log", "diff"):
+        for option in ("--diff-filter=R", "--diff-filter=A"):
+            assert listing(name, ["-p", option], ["HEAD"], []) is None
+    assert listing("diff", ["--all"], ["HEAD~1", "HEAD"], []) is None
+    assert listing("log", ["-p", "--all"], [], []) is not None
+
+
 def test_no_setting_of_the_user_leaves_files_out_of_the_list(repository):
     (repository.parent / "home" / ".gitconfig").write_text("[diff]\n\trelative = true\n[log]\n\tshowRoot = false\n")
     found = LocalGit(LocalFiles(repository)).list_shown_paths("log", ["-p"], [], [])

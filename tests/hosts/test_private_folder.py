@@ -149,3 +149,12 @@ asyncio.run(main())
 
 def list_shell_folders(place: Path) -> set[Path]:
     return set(place.glob("perdure-shell-*"))
+
+
+def test_folders_that_a_command_has_made_very_deep_hinder_nobody(place: Path) -> None:
+    deep = "/".join(["d"] * 1500)
+    for _ in range(2):  # the second one finds what the first has left, if Python cannot go down so far
+        folder = PrivateFolder(PREFIX)
+        subprocess.run(["mkdir", "-p", f"{folder.path}/{deep}"], check=True)
+        folder.remove()
+    subprocess.run(["rm", "-rf", *place.iterdir()], check=True)

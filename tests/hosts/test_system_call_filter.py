@@ -16,8 +16,10 @@ import pytest
 
 from perdure.hosts import bubblewrap, system_call_filter
 from perdure.hosts.local_shell import LocalShell
+from perdure.hosts.process_tree import list_descendants
 from perdure.hosts.system_call_filter import MACHINES, MISSING_CALLS, REFUSED_CALLS, build_system_call_filter
 from perdure.toolkits.shell_backend import ShellCommand
+from tests.doubles import until
 
 ALLOW, KILL, ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 X86, ARM = "x86_64", "aarch64"
@@ -91,11 +93,21 @@ async def test_the_kernel_refuses_each_call_of_the_lists(tmp_path):
     assert wrong == {}
 
 
+def read_status(pid):
+    """Return what the kernel tells about a process."""
+    return Path(f"/proc/{pid}/status").read_text()
+
+
 @needs_filter
 @pytest.mark.needs("bubblewrap")
 async def test_every_process_of_a_command_has_the_filter(tmp_path):
-    result = await run(tmp_path, "grep -h Seccomp: /proc/self/status /proc/1/status /proc/$$/status")
-    assert str(result.stdout).split() == ["Seccomp:", "2"] * 3
+    async with LocalShell(tmp_path, sandbox="require") as shell:
+        await shell.start(ShellCommand(line="sleep 20 & touch begun; sleep 20"))
+        await until((tmp_path / "begun").exists)
+        (job,) = shell._jobs.values()
+        states = [read_status(pid) for pid in list_descendants(job._process.pid)]
+    assert len(states) >= 3
+    assert all("Seccomp:\t2\n" in each for each in states)
 
 
 @needs_filter

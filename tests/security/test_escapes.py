@@ -158,6 +158,8 @@ PLANTS: dict[str, str] = {
     **{f"make-{name}": f"mkdir -p $(dirname {name}); cp $E {name}; touch {name}" for name in MAKE_NAMES},
     **{f"python-{name}": f"mkdir -p $(dirname {name}); echo \"import os; os.system('$E')\" > {name}" for name in PYTHON_NAMES},
     "venv": "mkdir -p .venv/bin; cp $E .venv/bin/git; cp $E .venv/bin/python; echo $E > .venv/bin/activate; touch .venv/pyvenv.cfg",
+    "make-preferred": "printf 'all:\\n\\t%s\\n' $E > GNUmakefile; cp GNUmakefile makefile",
+    "make-preferred-below": "printf 'all:\\n\\t%s\\n' $E > x; mkdir y; mv x y/GNUmakefile; cp -r y/. .",
     # what our own programs read
     "perdure-toml": "echo 'tools = [\"./x.py:x\"]' > perdure.toml; echo \"import os; os.system('$E')\" > x.py",
     "perdure-folder": "mkdir -p .perdure; echo x > .perdure/trusted-files.json",

@@ -169,3 +169,42 @@ async def test_commands_run_in_folders_of_any_name(tmp_path):
         for read_only in (True, False):
             result = await shell.run(ShellCommand(line="cat .github/ü", timeout_seconds=20, read_only=read_only))
             assert (str(result.stdout), str(result.stderr), result.exit_code) == ("x", "", 0)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("kind", ["misplaced", "failed"])
+async def test_a_start_that_is_given_up_leaves_nothing_where_a_link_led(root, monkeypatch, kind, read_only):
+    (root / "a/secrets").mkdir(parents=True)
+    (root / "a/.env").write_text("x")
+    (root / "other").mkdir()
+    (root / "other/plain").write_text("x")
+    (root / "link").symlink_to("other")
+    build = bubblewrap.build_sandbox
+
+    def build_and_exchange(*given, **options):
+        words = build(*given, **options)
+        if kind == "failed":
+            words[-1:-1] = ["--tmpfs", str(root / "other/plain/no folder")]
+        exchange(root / "a", root / "link")
+        return words
+
+    monkeypatch.setattr("perdure.hosts.local_shell.build_sandbox", build_and_exchange)
+    async with LocalShell(root, sandbox="require") as shell:
+        result = await shell.run(ShellCommand(line="echo begun", timeout_seconds=20, read_only=read_only))
+    assert result.exit_code
+    assert "begun" not in str(result.stdout)
+    exchange(root / "a", root / "link")
+    found = {str(each.relative_to(root)) for each in root.rglob("*")}
+    assert found == {"a", "a/.env", "a/secrets", "link", "other", "other/plain"}
+
+
+async def test_what_is_missing_in_further_folders_is_not_left_there(root, tmp_path):
+    cache = tmp_path / "cache"
+    for name in ("HEAD", "config"):
+        (cache / "nested/.git").mkdir(parents=True, exist_ok=True)
+        (cache / "nested/.git" / name).write_text("[core]\n\thooksPath = hooks\n[include]\n\tpath = ../plain\n")
+    before = {*cache.rglob("*")}
+    async with LocalShell(root, sandbox="require", writable=[cache]) as shell:
+        for line in ("true", "true git"):
+            assert (await shell.run(ShellCommand(line=line))).exit_code == 0
+            assert {*cache.rglob("*")} == before

@@ -13,8 +13,8 @@ import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, later
 from perdure.extensions import code_mode, coding
-from perdure.files.protected_names import MADE_FOLDERS, TRUSTED_NAMES, VERSION_CONTROL_SETTINGS
-from perdure.hosts import LocalShell
+from perdure.files.protected_names import MADE_FOLDERS, PREFERRED_NAMES, TRUSTED_NAMES, VERSION_CONTROL_SETTINGS
+from perdure.hosts import LocalShell, git_mounts
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.basic_tools import basic_tools
 from perdure.toolkits.code_execution_tool import code_execution_tool
@@ -24,7 +24,7 @@ from perdure.toolkits.shell import exec_tool, shell_tools
 from perdure.toolkits.shell_backend import ShellCommand
 from tests.seeds import one_part
 
-SECRET = frozenset({".npmrc", ".yarnrc", ".yarnrc.yml", ".netrc", "_netrc", ".my.cnf", ".envrc"})
+SECRET = frozenset({".corepack.env", ".npmrc", ".yarnrc", ".yarnrc.yml", ".netrc", "_netrc", ".my.cnf", ".envrc"})
 """Names that also mean secrets: no tool writes them, and commands do not see them."""
 NAMES = [each.replace("*", "x") for each in TRUSTED_NAMES]
 FOR_COMMANDS = [*NAMES, *VERSION_CONTROL_SETTINGS]
@@ -180,10 +180,102 @@ async def test_a_command_leaves_no_file_with_such_a_name(tmp_path, way):
     assert "configure=true" in result.note
 
 
+LEADING = sorted({name.rpartition("/")[0] for name in FOR_COMMANDS if "/" in name})
+
+
+@sandboxed
+async def test_a_command_leaves_no_link_on_the_way_to_such_a_name(tmp_path):
+    (tmp_path / "tools").symlink_to("scripts")  # the user's own
+    lines = [f"mkdir -p $(dirname {each}); ln -s ../x {each}" for each in LEADING if each != "tools"]
+    await run(tmp_path, "\n".join(["mkdir x", *lines, "ln -s x .CARGO", "mkdir p; ln -s ../x p/tools; ln -s x plain"]))
+    left = {each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*") if each.is_symlink()}
+    assert {each for each in left if ".unused-" not in each} == {"tools", "plain"}
+
+
+@sandboxed
+async def test_what_a_link_of_the_user_leads_to_is_read_only_and_the_rest_beside_it_is_not(tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/config.toml").write_text(OWN)
+    (tmp_path / ".cargo").symlink_to("conf")
+    result = await run(tmp_path, f'echo "{EVIL}" > conf/config.toml; rm .cargo; ln -s x .cargo; echo x > conf/other')
+    assert "Read-only file system" in str(result.stderr)
+    assert (tmp_path / ".cargo").readlink() == Path("conf")
+    assert (tmp_path / ".cargo/config.toml").read_text() == OWN
+    assert (tmp_path / "conf/other").exists()
+
+
+@sandboxed
+async def test_configuration_of_the_runtime_is_not_left_below_the_working_folder_either(tmp_path):
+    (tmp_path / ".mcp.json").write_text(OWN)
+    files = ("perdure.toml", ".mcp.json", ".MCP.json", ".perdure/skills/x/evil")
+    lines = [f'mkdir -p $(dirname a/b/{each}); echo "{EVIL}" > a/b/{each}' for each in files]
+    result = await run(tmp_path, "\n".join([*lines, "mkdir -p a/.perdure; echo x > a/.perdure/sessions.db"]))
+    assert "a/b/perdure.toml" in result.note
+    found = {each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*") if each.is_file()}
+    assert {each for each in found if ".unused-" not in each} == {".mcp.json", "a/.perdure/sessions.db"}
+    assert (await run(tmp_path, "ls -A")).note == ""
+
+
+@sandboxed
+async def test_a_command_whose_git_data_cannot_be_taken_over_leaves_none_either(tmp_path, monkeypatch):
+    await run(tmp_path, "git init -q . && git -c user.name=a -c user.email=a commit -q --allow-empty -m x")
+    assert (tmp_path / ".git/HEAD").exists()
+
+    def fail(*_):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(git_mounts, "take_over", fail)
+    result = await run(tmp_path, f'git --version; echo "{EVIL}" > AGENTS.md')
+    assert "RecursionError" in str(result.stderr)
+    assert list_trusted_evil(tmp_path) == []
+
+
+@sandboxed
+async def test_no_file_takes_the_place_of_the_one_that_the_user_means(tmp_path):
+    for group in PREFERRED_NAMES:
+        for number, own in enumerate(group):
+            folder = tmp_path / own
+            folder.mkdir()
+            (folder / own).write_text(OWN)
+            lines = [f'echo "{EVIL}" > {own}/{each}' for each in group if each != own]
+            result = await run(tmp_path, "\n".join(lines))
+            left = {each.name for each in folder.iterdir() if ".unused-" not in each.name}
+            assert left == {*group[number:]}
+            assert all(f"{own}/{each}" in result.note for each in group[:number])
+            result = await run(
+                tmp_path,
+                f'echo "{EVIL}" >> {own}/{own}; mkdir {own}/new; touch '
+                + " ".join([f"{own}/new/{each}" for each in group]),
+            )
+            assert result.note == ""
+            assert EVIL in (folder / own).read_text()
+
+
+@sandboxed
+async def test_a_folder_whose_clock_is_behind_has_no_new_file_with_such_a_name(tmp_path, monkeypatch):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/AGENTS.md").write_text(OWN)
+    read = git_mounts.read_file_clock_ns
+    monkeypatch.setattr(git_mounts, "read_file_clock_ns", lambda: read() + 3600 * 10**9)
+    await run(tmp_path, f'mkdir -p .vscode; for each in GEMINI.md pkg/.envrc .vscode/x; do echo "{EVIL}" > $each; done')
+    assert list_trusted_evil(tmp_path) == []
+    monkeypatch.setattr("perdure.hosts.trusted_files._MOST_MOUNTS", 0)
+    await run(tmp_path, f'echo "{EVIL}" > pkg/AGENTS.md')
+    assert list_trusted_evil(tmp_path) == []
+
+
+@sandboxed
+async def test_folders_that_are_too_deep_to_be_looked_at_are_told(tmp_path):
+    deep = "/".join(["deeper"] * 200)
+    result = await run(tmp_path, f"for each in 1 2 3 4; do mkdir -p {deep}; cd {deep}; done; echo x > AGENTS.md")
+    list_and_remove(tmp_path / "deeper")
+    assert "folders too deep" in result.note
+
+
 @sandboxed
 @pytest.mark.parametrize("way", [*WAYS, "remove"])
 async def test_a_command_changes_no_file_with_such_a_name(tmp_path, way):
-    names = [each for each in NAMES if each not in SECRET][::12]  # as many as are mounted
+    names = [each for each in NAMES if each not in SECRET][::16]  # as many as are mounted
     for name in names:
         path = tmp_path / as_file(name)
         path.parent.mkdir(parents=True, exist_ok=True)

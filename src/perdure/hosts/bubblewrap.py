@@ -22,6 +22,7 @@ from perdure.files.secret_named_files import IGNORE_FILES, MOST_ENTRIES
 from perdure.files.sensitive_names import SENSITIVE_NAMES, BlockedNames
 
 from .kernel_file_covers import bound_kernel_files, hide_files_of_root
+from .remembered_secrets import add_remembered_secrets
 from .runtime_file_covers import RuntimeFileCovers, cover_runtime_files, merge_pinned
 from .secret_covers import choose_covers, cover_secrets
 from .shown_folders import is_below, list_hidden_folders, list_shown_folders, may_be_hidden
@@ -36,7 +37,7 @@ _COVER_TEXT: Final = b"""# This name is reserved: a command in the sandbox canno
 *
 """
 _TMP_BYTES: Final = 512 * 1024 * 1024
-_MOST_ENTRIES: Final = 2_000
+_MOST_ENTRIES: Final = 10_000
 """Entries of the working folder that are looked at for names that mean secrets."""
 _MOST_DEPTH: Final = 64
 """Levels of the working folder that are looked at for them before a command that only reads."""
@@ -186,7 +187,7 @@ def build_sandbox(
         words += ["--bind", folder, folder]
     own = _list_own_folders((root, *writable))
     words += merge_pinned([*runtime_files.pinned, *_list_folders_above(own, (root, *writable))], pinned)
-    words += cover_secrets(root, find_secrets(root), covers)
+    words += cover_secrets(root, add_remembered_secrets(root, find_secrets(root)), covers)
     words += git
     words += protect_configuration(root, covers, own)
     return [*words, *runtime_files.list_options(root, covers, git), "--"]
@@ -405,10 +406,10 @@ def find_secrets(
     for _ in range(depth):
         below: list[tuple[str, tuple[str, ...]]] = []
         for folder, names in level:
+            if seen > most:
+                return found
             for entry in _list_folder(folder):
                 seen += 1
-                if seen > most:
-                    return found
                 if entry.is_symlink() or entry.name == ".git":
                     continue
                 is_folder = entry.is_dir(follow_symlinks=False)

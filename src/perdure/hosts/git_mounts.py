@@ -143,10 +143,13 @@ def set_programs_aside_after(view: GitView, folders: Sequence[str], before: "Tru
 
     def finish() -> str:
         judged_by = span.end()
-        notes = [view.finish() if view.finish is not None else ""]
-        for since_ns, files in judged_by:
-            may_change = before.may_change
-            notes.append(set_planted_programs_aside(folders, since_ns, view.kept, files, may_change=may_change))
+        notes: list[str] = []
+        try:
+            notes.append(view.finish() if view.finish is not None else "")
+        finally:  # whatever a command does to git data, that does not keep what it has planted
+            for since_ns, files in judged_by:
+                may_change = before.may_change
+                notes.append(set_planted_programs_aside(folders, since_ns, view.kept, files, may_change=may_change))
         return "; ".join([each for each in notes if each])
 
     return replace(view, pinned=[*view.pinned, *before.options], finish=finish)

@@ -21,7 +21,7 @@ from perdure.files.atomic_file import open_atomic_file
 from perdure.files.folder_handle import FolderHandle
 
 from .git_configuration import NEW_REPOSITORY, build_plain_configuration, parse_configuration
-from .git_index import find_misleading_path, list_index_entries, list_submodules
+from .git_index import build_honest_index, find_misleading_path, list_index_entries, list_submodules
 from .git_pack_index import make_pack_index
 from .git_private_copy import ALTERNATES, PrivateGitCopy
 from .git_repository import (
@@ -44,6 +44,9 @@ _CHUNK_BYTES: Final = 1024 * 1024
 _DIGEST: Final = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH: Final = re.compile(rb"ref: (refs/\S+)")
 _REF_NAME: Final = re.compile(r"refs(?:/(?![.])[^\x00-\x20\x7f~^:?*\[\\/]+(?<![.])(?<!\.lock))+")
+_UNSAFE_NAME: Final = re.compile(r"[$`|;&<>\"]|/-")
+"""What a new name must not have: a shell may evaluate it, or a program take it for an option."""
+_REPLACING: Final = "refs/replace/"
 _LOOSE: Final = re.compile(r"[0-9a-f]{2}")
 _LOOSE_REST: Final = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?")
 _PACK: Final = re.compile(r"pack-[0-9a-f]{40}(?:[0-9a-f]{24})?\.pack")
@@ -146,6 +149,8 @@ def _read_result(made: FolderHandle, before: Mapping[str, bytes]) -> dict[str, b
     head = after.get("HEAD", b"").strip()
     branch = _BRANCH.fullmatch(head)
     is_valid = _DIGEST.fullmatch(head) or (branch and _is_ref_name(os.fsdecode(branch[1])))
+    if branch and head != before.get("HEAD", b"").strip() and _UNSAFE_NAME.search(os.fsdecode(branch[1])):
+        is_valid = None
     for name in ("refs", "objects"):
         with contextlib.suppress(OSError), made.open_folder([name]):
             continue
@@ -160,6 +165,8 @@ def _read_result(made: FolderHandle, before: Mapping[str, bytes]) -> dict[str, b
             )
     for name in ["index", *filter(_SHARED_INDEX.fullmatch, after)]:
         _check_index(before.get(name, b""), after.get(name, b""))
+    if (given := after.get("index", b"")) not in {before.get("index", b""), b""}:
+        after["index"] = build_honest_index(before.get("index", b""), given)
     return after
 
 
@@ -232,7 +239,13 @@ class _Takeover:
         changed: dict[str, bytes | None] = {name: value for name, value in after.items() if before.get(name) != value}
         for name, value in changed.items():
             is_link = value is not None and (match := _BRANCH.fullmatch(value)) and _is_ref_name(os.fsdecode(match[1]))
-            if not _is_ref_name(name) or value is None or not (_DIGEST.fullmatch(value) or is_link):
+            if name.startswith(_REPLACING):
+                raise ToolError(
+                    f"the command has replaced an object ({name}), so that known commits would have other content: "
+                    "nothing was taken over"
+                )
+            is_safe = _is_ref_name(name) and (name in before or not _UNSAFE_NAME.search(name))
+            if not is_safe or value is None or not (_DIGEST.fullmatch(value) or is_link):
                 raise ToolError(f"the command has left a branch {name!r} that is not valid: nothing was taken over")
         return {**{name: None for name in before if name not in after}, **changed}
 

@@ -17,17 +17,19 @@ _PROC_FILES_OF_ROOT: Final = (
 _PROC_FOLDERS: Final = ("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "scsi", "tty")
 _SYS_FOLDERS: Final = ("devices/system", "fs/cgroup")
 """What programs ask there: processors, memory, and the limits of the container."""
+_FIRST_PROCESS: Final = "/proc/1"
+"""That of bubblewrap, which keeps files of the host open: by their names here they could be opened for writing."""
 _SEARCHED: Final = (("/etc", 3), ("/var", 3), ("/", 1), ("/srv", 1), ("/opt", 1), ("/usr", 1))
 """Folders where programs keep what only root may read, and how many levels of them are looked at."""
 _READ, _ENTER = stat.S_IROTH, stat.S_IROTH | stat.S_IXOTH
 
 
 def bound_kernel_files(empty_file: str, *, is_root: bool) -> Iterator[str]:
-    """Yield bubblewrap options that make `/proc/sys` read-only, and hide most of the rest that is not about processes.
+    """Yield bubblewrap options that make `/proc/sys` read-only, and hide bubblewrap and what is not about processes.
 
     To root's user number the files there belong, so that it needs no capability to read or write some of them.
     """
-    yield from ("--ro-bind", "/proc/sys", "/proc/sys")
+    yield from ("--ro-bind", "/proc/sys", "/proc/sys", "--perms", "0555", "--tmpfs", _FIRST_PROCESS)
     for path in _list_existing("/proc", _PROC_FILES + (_PROC_FILES_OF_ROOT if is_root else ())):
         yield from ("--ro-bind", empty_file, path)
     for path in _list_existing("/proc", _PROC_FOLDERS):

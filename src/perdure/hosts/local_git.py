@@ -41,6 +41,10 @@ _COMMANDS: Final = {
     "commit": ("--no-edit", "--cleanup=whitespace"),
 }
 """The commands that are run, and options that are added to each."""
+_FILTERING: Final = frozenset({"--diff-filter"})
+"""Options that choose by whether a file was renamed: names are told without renames, of which these choose others."""
+_CHOOSING: Final = {"diff": _FILTERING | {"--all", "--branches", "--remotes", "--tags"}}
+"""Those of a command, with the ones that name revisions whose order matters."""
 _CHANGING: Final = frozenset({"add", "commit"})
 _BRANCHES: Final = "refs/heads/"
 _HIDDEN_PATHS: Final = tuple(
@@ -98,9 +102,11 @@ class LocalGit:
     ) -> list[str] | None:
         """Return the paths, relative to the folder, of all files that `git diff`, `show` or `log -p` would show.
 
-        Runs the command with the same options, but for names. `None` if a revision is no commit, a file is not below
-        the folder, or there are too many. Raises `ToolError` if git cannot be run.
+        Runs the command with the same options, but for names. `None` if a revision is no commit, an option would show
+        others, a file is not below the folder, or there are too many. Raises `ToolError` if git cannot be run.
         """
+        if any(each.partition("=")[0] in _CHOOSING.get(command, _FILTERING) for each in options):
+            return None
         repository = find_repository(self._root)
         with PrivateGitCopy.of(repository) as copy:
             named = [each for each in revisions if not os.path.lexists(os.path.join(self._root, each))]

@@ -296,6 +296,8 @@ class LocalShell:
             )
             most = limits.processes if os.geteuid() == 0 else 0  # the kernel does not count those of root
             announcement = build_start_announcement(env)
+            folders = (self._root, *self._writable)
+            guard.expect_mounts(sandbox, folders)
             return RunningCommand.start_confined(
                 [*sandbox, *announcement, *words],
                 command,
@@ -305,7 +307,7 @@ class LocalShell:
                 guard=guard,
                 most_processes=most,
                 start_mark=START_MARK if announcement else b"",
-                folders=(self._root, *self._writable),
+                folders=folders,
                 finish=git.finish,
                 unix_sockets=self._unix_sockets,
             )

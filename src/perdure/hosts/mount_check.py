@@ -38,7 +38,7 @@ def find_misplaced_mount(words: Sequence[str], folders: Sequence[str], pid: int)
 
     `folders` are those that commands can write to, and `pid` is the process of bubblewrap, outside of the sandbox.
     """
-    planned = [each for each in _list_planned(words) if any(_is_in(path, top) for path in each for top in folders)]
+    planned = [each for each in list_planned_mounts(words) if any(is_in(path, top) for path in each for top in folders)]
     if not planned:
         return ""
     try:
@@ -53,7 +53,7 @@ def find_misplaced_mount(words: Sequence[str], folders: Sequence[str], pid: int)
         counts[place] -= 1
         if counts[place] < 0:
             return place
-        top = max([each for each in folders if _is_in(source, each)], key=len, default="")
+        top = max([each for each in folders if is_in(source, each)], key=len, default="")
         if top:
             is_top = source == place == top
             wanted = tops[top] if is_top else _find_content(source, place, top, actual, here)
@@ -63,8 +63,8 @@ def find_misplaced_mount(words: Sequence[str], folders: Sequence[str], pid: int)
     return ""
 
 
-def _list_planned(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is mounted by the words of bubblewrap, and where; of a new file system, there is only the place."""
+def list_planned_mounts(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what the words of bubblewrap mount, and where; of a new file system, there is only the place."""
     options = words[: words.index(_END)]
     for at, word in enumerate(options):
         if word in _BINDS:
@@ -76,7 +76,7 @@ def _list_planned(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _find_content(source: str, place: str, top: str, actual: Sequence[_Mount], here: Sequence[_Mount]) -> _Mount:
     """Return what has to be mounted at a place: what lies at a path below a folder that nobody can exchange."""
     around = [each for each in actual if each.place == top]
-    around += [each for each in here if is_below(each.place, top) and _is_in(source, each.place)]
+    around += [each for each in here if is_below(each.place, top) and is_in(source, each.place)]
     if not around:
         return _Mount(place, "", "")
     found = max(reversed(around), key=lambda each: len(each.place))  # of several at one place, the last is seen
@@ -100,7 +100,8 @@ def _find_origin(folder: str, mounts: Mapping[str, _Mount]) -> _Mount:
     return _Mount(folder, found.device, os.path.normpath(inside))
 
 
-def _is_in(path: str, folder: str) -> bool:
+def is_in(path: str, folder: str) -> bool:
+    """Return True if a path is a folder, or lies inside of it."""
     return path == folder or is_below(path, folder)
 
 

@@ -24,15 +24,15 @@ from .git_configuration import MOST_CONFIGURATION_BYTES, build_bare_or_plain_con
 from .git_repository import read_file
 from .trusted_files import MovedFolders, NewTrustedFiles, TrustedFiles, describe_set_aside, find_clock_slack_ns
 
-_Look: TypeAlias = Callable[[tuple[str, ...], Sequence[str]], None]
-"""Looks at the names in a folder."""
+_Look: TypeAlias = Callable[[tuple[str, ...], Sequence[str], Collection[str]], None]
+"""Looks at the names in a folder, and at which of them are links."""
 CLOCK_SLACK_NS: Final = 2_000_000_000
 """How much older than a command the times of what it has changed may be: some file systems count in two seconds."""
 _MOST_ENTRIES: Final = 1_000_000
 """Entries of a working folder that are looked at after a command."""
 _TOO_MANY: Final = (
-    "{} has more than a million entries, and not all of them were looked at: before you run git or an editor there, "
-    "look for hooks, settings and instructions that the command has made"
+    "{} has more than a million entries, or folders too deep, and not all of it was looked at: before you run git or "
+    "an editor there, look for hooks, settings and instructions that the command has made"
 )
 _GIT_NAME: Final = ".git"
 _NAMING: Final = ("config", "config.worktree", "hooks")
@@ -94,37 +94,47 @@ def _list_changed_data(
     """
     found: list[tuple[str, ...]] = []
     waiting: list[tuple[str, ...]] = [()]
-    left = _MOST_ENTRIES
+    left, is_complete = _MOST_ENTRIES, True
     while waiting and left > 0:
         steps = waiting.pop()
         entries = _list_folder(top, steps)
+        if entries is None:
+            is_complete = False
+            continue
         left -= len(entries)
-        names = {name for name, _ in entries}
+        names = {name for name, _, _ in entries}
         if look is not None:
-            look(steps, [name for name, _ in entries])
+            look(steps, [name for name, _, _ in entries], [name for name, _, is_link in entries if is_link])
         is_data = _is_git_data(steps, names)
         if is_data and (_find_newest(top, steps) >= since_ns or moved.has_moved(steps)):
             found.append(steps)
-        for name, is_folder in entries:
+        for name, is_folder, _ in entries:
             path = os.path.join(top.path, *steps, name)
             if is_folder and path not in known:
                 waiting.append((*steps, name))
-    return found, not waiting
+    return found, is_complete and not waiting
 
 
 def _is_git_data(steps: Sequence[str], names: Collection[str]) -> bool:
-    """Return True for a folder that git may take for a repository, or for the common part of one."""
-    is_named = bool(steps) and steps[-1] == _GIT_NAME
-    return is_named or ("objects" in names and "refs" in names) or ("HEAD" in names and "commondir" in names)
+    """Return True for a folder that git may take for a repository, or for a part of one, on any file system."""
+    if steps and steps[-1].lower() == _GIT_NAME:
+        return True
+    folded = {each.lower() for each in names}
+    return {"objects", "refs"} <= folded or {"head", "commondir"} <= folded
 
 
-def _list_folder(top: FolderHandle, steps: Sequence[str]) -> list[tuple[str, bool]]:
-    """Return the names in a folder, and which of them are folders; one that its owner cannot enter is opened first."""
+def _list_folder(top: FolderHandle, steps: tuple[str, ...]) -> list[tuple[str, bool, bool]] | None:
+    """Return the names in a folder, with whether each is a folder, or a link; `None` if the folder is too deep.
+
+    One that its owner cannot enter is opened first.
+    """
     for is_second in (False, True):
         try:
             with top.open_folder(steps) as descriptor, os.scandir(descriptor) as entries:
-                return [(each.name, each.is_dir(follow_symlinks=False)) for each in entries]
+                return [(each.name, each.is_dir(follow_symlinks=False), each.is_symlink()) for each in entries]
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return None
             if is_second or error.errno not in {errno.EACCES, errno.EPERM} or not steps:
                 break
             with contextlib.suppress(OSError), top.open_folder(steps[:-1]) as above:

@@ -45,7 +45,7 @@ def _remove_if_stale(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if os.fstat(descriptor).st_uid == os.geteuid() and _try_lock(descriptor):
-            shutil.rmtree(path, ignore_errors=True)  # while it is locked: who has just made it makes another
+            _remove_tree(path)  # while it is locked: who has just made it makes another
     finally:
         os.close(descriptor)
 
@@ -59,7 +59,7 @@ def _create_locked(prefix: str, parent: str) -> tuple[str, int]:
         except FileNotFoundError:  # removed before it was locked
             continue
         except OSError:  # too many open files
-            shutil.rmtree(path, ignore_errors=True)
+            _remove_tree(path)
             break
         if _try_lock(descriptor) and os.path.exists(path):
             return path, descriptor
@@ -77,7 +77,13 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
+def _remove_tree(path: str) -> None:
+    """Remove a folder with what is in it, as far as that is possible; before 3.13, Python cannot go down very far."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _remove(path: str, descriptor: int) -> None:
-    shutil.rmtree(path, ignore_errors=True)
+    _remove_tree(path)
     if descriptor >= 0:
         os.close(descriptor)

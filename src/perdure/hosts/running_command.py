@@ -49,6 +49,10 @@ class SandboxedCommandLock(Protocol):
         """The locked file, which the sandbox keeps open: the lock outlives this process if the command does."""
         ...
 
+    def note_failed_start(self) -> None:
+        """Note that the command never began, so that the sandbox may have been set up in other places than planned."""
+        ...
+
     def release(self) -> None:
         """Give the lock back."""
         ...
@@ -86,6 +90,7 @@ class RunningCommand:
         self._ending: ShellEnding = "exit"
         self._ender: asyncio.Task[None] | None = None
         self._start_mark = start_mark
+        self._has_begun = not start_mark
         self._captures: dict[int, OutputCapture] = {}
         self._stdout = self._capture(process.stdout, kept, ".out")
         self._stderr = self._capture(process.stderr, kept, ".err")
@@ -284,6 +289,7 @@ class RunningCommand:
         if self._answer_pipe is None:
             return
         if may_start:
+            self._has_begun = True
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._answer_pipe, b"\n")
             return
@@ -324,6 +330,8 @@ class RunningCommand:
             self._close_control()
             self._finish_at_last()
             if self._guard is not None:
+                if not self._has_begun:
+                    self._guard.note_failed_start()
                 self._guard.release()
             _settle(self._ended)
 
@@ -372,10 +380,17 @@ def _spawn_announced(
 
 @contextlib.contextmanager
 def _write_stdin(text: str) -> Generator[IO[bytes]]:
-    with tempfile.TemporaryFile() as file:
+    with _open_nameless_file() as file:
         file.write(text.encode("utf-8", "surrogatepass"))
         file.seek(0)
         yield file
+
+
+def _open_nameless_file() -> IO[bytes]:
+    """Open a new file without a name; where the system can, it is on no disk: the command could write more there."""
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("stdin"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _open_process(

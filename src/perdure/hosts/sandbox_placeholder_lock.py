@@ -1,21 +1,26 @@
 """Lock of a sandbox's working folder; the last process that releases it removes the sandbox's placeholder files."""
 
-# ruff: noqa: PTH118 - before every command, where pathlib would cost time
+# ruff: noqa: PTH112, PTH118 - before every command, where pathlib would cost time
+import contextlib
 import fcntl
 import hashlib
 import os
 import threading
 from collections.abc import Iterable, Sequence
 
+from perdure.core.clock_and_ids import SYSTEM_CLOCK
 from perdure.files.runtime_files import count_hidden_files
 
 from .bubblewrap import list_placeholder_paths, make_user_temp_folder, remove_placeholders
 from .git_mounts import list_git_placeholder_paths
+from .mount_check import is_in, list_planned_mounts
+from .stray_placeholders import FailedStart, remove_stray_placeholders
 
 _lock = threading.Lock()
 _users: dict[str, int] = {}
 _placeholders: dict[str, dict[str, bool]] = {}
 """By folder: what the sandbox creates to mount over; True for folders."""
+_failed: dict[str, list[FailedStart]] = {}
 _files: dict[str, int] = {}
 
 
@@ -25,6 +30,7 @@ class PlaceholderGuard:
     def __init__(self, root: str) -> None:
         self._root: str | None = root
         self._hidden: Sequence[str] = ()
+        self._start: FailedStart | None = None
         with _lock:
             if root not in _files:
                 _files[root] = _lock_shared(root)
@@ -45,6 +51,26 @@ class PlaceholderGuard:
             self._hidden = files
             count_hidden_files(files, 1)
 
+    def expect_mounts(self, words: Sequence[str], folders: Sequence[str]) -> None:
+        """Note what the words of bubblewrap mount in some folders: at what is missing there, it creates a placeholder.
+
+        To be called right before they are run.
+        """
+        mounts = {
+            place: source for source, place in list_planned_mounts(words) if any(is_in(place, top) for top in folders)
+        }
+        missing = {place: os.path.isdir(source) for place, source in mounts.items() if not os.path.lexists(place)}
+        self._start = FailedStart(folders, [*mounts], _list_inodes(mounts.keys() - missing), SYSTEM_CLOCK.now())
+        if self._root is not None:
+            with _lock:
+                _placeholders[self._root].update(missing)
+
+    def note_failed_start(self) -> None:
+        """Note that the command never began: what bubblewrap has created may lie where a link has led it."""
+        if self._root is not None and self._start is not None:
+            with _lock:
+                _failed.setdefault(self._root, []).append(self._start.end(SYSTEM_CLOCK.now()))
+
     def release(self) -> None:
         """Give up the use; the last command of all processes that use the folder removes the empty files."""
         root, self._root = self._root, None
@@ -55,12 +81,13 @@ class PlaceholderGuard:
             _users[root] -= 1
             if _users[root]:
                 return
-            file, paths = _files.pop(root), _placeholders.pop(root)
+            file, paths, failed = _files.pop(root), _placeholders.pop(root), _failed.pop(root, [])
             del _users[root]
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 files = [path for path, is_folder in paths.items() if not is_folder]
                 remove_placeholders(paths.keys() - files, files)
+                remove_stray_placeholders(failed)
             except OSError:  # another process runs a command there: removing a name would unmount what protects it
                 pass
             finally:
@@ -75,6 +102,14 @@ def guard_placeholders(root: str) -> PlaceholderGuard:
 def remove_leftover_placeholders(root: str) -> None:
     """Remove the sandbox placeholders that a killed process left in a folder, unless a sandboxed command runs there."""
     guard_placeholders(root).release()
+
+
+def _list_inodes(paths: Iterable[str]) -> list[int]:
+    found: list[int] = []
+    for each in paths:
+        with contextlib.suppress(OSError):  # it is gone by now
+            found.append(os.lstat(each).st_ino)
+    return found
 
 
 def _lock_shared(root: str) -> int:

@@ -5,19 +5,21 @@ leaving something in the user's folder, and there are hundreds in each folder. S
 name gets another one when the command has ended, before anybody is told that it has.
 """
 
-# ruff: noqa: PTH118, PTH115 - before every command, where pathlib would cost time
+# ruff: noqa: PTH115, PTH118, PTH119, PTH120 - before every command, where pathlib would cost time
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from perdure.core.clock_and_ids import new_id
 from perdure.files.folder_handle import FolderHandle, let_owner_enter
-from perdure.files.protected_names import KEPT_FROM_COMMANDS, MADE_FOLDERS
+from perdure.files.protected_names import KEPT_FROM_COMMANDS, MADE_FOLDERS, RANKED_NAMES, list_preferred
 from perdure.files.written_files import is_as_tools_wrote_it, note_written_file
+
+from .bubblewrap import CONFIG_NAMES
 
 _MOST_DEPTH: Final = 6
 _MOST_ENTRIES: Final = 10_000
@@ -49,19 +51,22 @@ class TrustedFiles:
 
     def __init__(self, folders: Sequence[str], *, may_change: bool = False) -> None:
         """Look for them; `may_change` is for a command that a person lets write them."""
+        self._root = folders[0] if folders else ""
         self.may_change = may_change
         """True if the command may make and change them."""
         self._found: dict[str, TrustedFile] = {}
         self._folders: dict[str, int] = {}
         """The folders that were looked at, with their inodes."""
+        self.names: dict[str, Collection[str]] = {}
+        """By folder: the names in it of which a program takes the first."""
         self.options: list[str] = []
         """Options of bubblewrap that make them read-only."""
         mounted: list[str] = []
         for folder in folders:
-            for path, folder_inode in _find_trusted(folder, self._folders):
+            for path, folder_inode, can_mount in _find_trusted(folder, self._folders, self.names):
                 real = os.path.realpath(path)
                 is_inside = real.startswith(f"{folder}/") and os.path.lexists(real)  # a link may lead to nothing
-                is_mounted = not may_change and is_inside and len(mounted) < _MOST_MOUNTS
+                is_mounted = can_mount and not may_change and is_inside and len(mounted) < _MOST_MOUNTS
                 if is_mounted and real not in mounted:
                     mounted.append(real)
                 with contextlib.suppress(OSError):
@@ -84,6 +89,10 @@ class TrustedFiles:
                     left -= 1
                     self._found[each.path] = _describe(each.path, inode, is_mounted=False)
                     waiting += [each.path] if each.is_dir(follow_symlinks=False) else []
+
+    def is_covered(self, path: str) -> bool:
+        """Return True for the configuration at the top of the working folder, which no command can write or make."""
+        return os.path.dirname(path) == self._root and os.path.basename(path) in CONFIG_NAMES
 
     def was_there(self, status: os.stat_result) -> bool:
         """Return True if one of them is in this state: it may have come here with the folder above it."""
@@ -143,8 +152,11 @@ class NewTrustedFiles:
         self._found: dict[tuple[str, ...], int] = {}
         """The names on the way to each, and how many of them lead to what a program trusts."""
 
-    def look_at(self, steps: tuple[str, ...], names: Sequence[str]) -> None:
-        """Look at the names in a folder. Of two folders, one in the other, the outer one is looked at first."""
+    def look_at(self, steps: tuple[str, ...], names: Sequence[str], links: Collection[str] = ()) -> None:
+        """Look at the names in a folder, of which some are links.
+
+        Of two folders, one in the other, the outer one is looked at first.
+        """
         if any(each in MADE_FOLDERS for each in steps):
             return
         _, inside = KEPT_FROM_COMMANDS.find(steps)
@@ -152,8 +164,14 @@ class NewTrustedFiles:
         for name in names:
             may_be = inside or KEPT_FROM_COMMANDS.list_candidates(name)
             count = inside or (KEPT_FROM_COMMANDS.find((*steps, name))[1] if may_be else 0)
+            if not count and name in links and KEPT_FROM_COMMANDS.list_rests((*steps, name)):
+                count = len(steps) + 1
             if count and self._is_new((*steps, name), is_kept=is_kept):
                 self._found[*steps, name] = count
+        had = frozenset(self._before.names.get(os.path.join(self._top.path, *steps), ()))
+        for name, others in list_preferred(names):
+            if name not in had and not had.isdisjoint(others) and self._is_new((*steps, name), is_kept=False):
+                self._found[*steps, name] = len(steps) + 1
 
     def set_aside(self) -> list[str]:
         """Give all that was found names that no program knows; return the names that they had."""
@@ -196,14 +214,24 @@ class NewTrustedFiles:
         if is_kept and not has_other_name:
             return False
         known = self._find_known(steps)
+        if self._before.is_covered(os.path.join(self._top.path, *steps)):
+            return False
         is_known = known is not None and known.inode == now.st_ino
         if is_known and stat.S_ISDIR(now.st_mode):
             return False  # of a folder that was there, only what is new in it matters
         if self._before.was_there(now) or is_as_tools_wrote_it(now):
             return False
         has_come = not (is_known or is_kept) and self._folders.has_moved(steps[:-1])
-        is_changed = now.st_ctime_ns >= self._since_ns or has_come
+        # A folder of another machine may have a clock that is behind: whatever was not there is new, too.
+        was_seen = known is not None or self._is_in_known_folder(steps)
+        is_changed = now.st_ctime_ns >= self._since_ns or has_come or was_seen
         return is_changed and (has_other_name or not (is_kept or self._is_untouched(steps)))
+
+    def _is_in_known_folder(self, steps: tuple[str, ...]) -> bool:
+        """Return True if the folder that something is in was looked at before the command."""
+        with contextlib.suppress(OSError), self._top.open_folder(steps[:-1]) as above:
+            return self._before.was_folder(os.path.join(self._top.path, *steps[:-1]), os.fstat(above).st_ino)
+        return False
 
     def _restore_link(self, steps: tuple[str, ...]) -> None:
         """Make a link again that the command has replaced."""
@@ -231,10 +259,13 @@ def describe_set_aside(names: Sequence[str]) -> str:
     )
 
 
-def _find_trusted(root: str, folders: dict[str, int]) -> Iterator[tuple[str, int]]:
+def _find_trusted(
+    root: str, folders: dict[str, int], names: dict[str, Collection[str]]
+) -> Iterator[tuple[str, int, bool]]:
     """Yield the paths below a folder that other programs trust, with the inode of the folder each is in.
 
-    Adds the folders that are looked at to `folders`, with their inodes.
+    Also yields False for a link on the way to one: what else it leads to is not read-only for that. Adds the folders
+    that are looked at to `folders`, with their inodes, and to `names` those in them of which a program takes the first.
     """
     level: list[tuple[str, ...]] = [()]
     seen = 0
@@ -252,9 +283,15 @@ def _find_trusted(root: str, folders: dict[str, int]) -> Iterator[tuple[str, int
             if seen > _MOST_ENTRIES:
                 return
             folders[folder] = inode
+            if present := RANKED_NAMES & {each.name for each in listed}:
+                names[folder] = present
             for each in listed:
                 if KEPT_FROM_COMMANDS.list_candidates(each.name) and KEPT_FROM_COMMANDS.find((*steps, each.name))[1]:
-                    yield each.path, inode
+                    yield each.path, inode, True
+                elif each.is_symlink() and (rests := KEPT_FROM_COMMANDS.list_rests((*steps, each.name))):
+                    yield each.path, inode, False
+                    named = [os.path.join(each.path, rest) for rest in rests]
+                    yield from [(path, inode, True) for path in named if os.path.lexists(path)]
                 elif each.name not in MADE_FOLDERS and each.is_dir(follow_symlinks=False):
                     below.append((*steps, each.name))
         level = below
