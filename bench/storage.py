@@ -235,7 +235,7 @@ def figures(effort: Effort) -> Iterator[Figure]:
         )
         of_runs, count = asyncio.run(opening_runs_ms(folder, turns))
         what = f"CPU: the same for runs with a tool call each, {count:,} messages"
-        yield Figure(f"opening a session of {turns:,} runs", of_runs, "ms", what, 7.0 * turns / 1000)
+        yield Figure(f"opening a session of {turns:,} runs", of_runs, "ms", what, 10.0 * turns / 1000)
         yield Figure("bytes on disk", ratio, "x", "the file against the JSON of its messages", 1.3)
         yield Figure("bytes on disk with 100 forks", forked, "x", "the file against the same without forks", 1.2)
         messages = 100 * turns

@@ -165,7 +165,6 @@ AUTHOR_PAGES = (
             "perdure.core.store.NonBlockingAppendStore",
             "perdure.core.store.GroupCommitStore",
             "perdure.core.store.EventReadingStore",
-            "perdure.core.store.EndedRunsReadingStore",
             "perdure.core.store.Lease",
             "perdure.core.store.Post",
             "perdure.core.log_codec.encode_entry",

@@ -206,7 +206,7 @@ class RandomLog:
 def describe_state(state: State) -> dict[str, Any]:
     """Return everything that a state consists of, in a form that can be compared."""
     totals = (state.past, state.own_usage, state.total_usage, state.total_usd, state.total_turns)
-    apart = {"parent", "children", "open_children", "past_runs", "transcript"}
+    apart = {"parent", "children", "open_children", "transcript"}
     plain = {name: getattr(state, name) for name in State.__slots__ if name not in apart}
     slots = [name for name in type(state.transcript).__slots__ if name != "input_tokens"]  # made from the messages
     transcript = {name: getattr(state.transcript, name) for name in slots}

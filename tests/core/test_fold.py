@@ -48,7 +48,7 @@ from perdure.core.fold import State, fold_entries, fold_events
 from perdure.core.interrupted_run_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repair_events
 from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 from perdure.core.model import Price
-from perdure.core.past_run_totals import RunWithInputId
+from perdure.core.past_run_totals import PastRunTotals, RunWithInputId
 from perdure.core.program_call_id import build_program_call_id
 from tests.transcript import assert_valid
 
@@ -723,6 +723,7 @@ OF_A_SESSION: dict[str, object] = {
     "settings_by_agent": {},
     "labels": {},
     "imports": [],
+    "past": PastRunTotals(),
     "total_usage": Usage(),
     "total_turns": 0,
     "total_usd": 0.0,
@@ -741,7 +742,7 @@ def look(state: State, names: Iterable[str]) -> dict[str, object]:
 def test_a_log_without_events_is_a_session_in_which_nothing_has_happened() -> None:
     expected = OF_A_RUN | OF_A_SESSION
     assert look(fold_events([]), expected) == expected
-    assert {name for name in State.__slots__ if not name.startswith("_")} - {*expected} == {"past_runs", "transcript"}
+    assert {name for name in State.__slots__ if not name.startswith("_")} - {*expected} == {"transcript"}
 
 
 def test_of_the_run_before_a_new_run_keeps_nothing() -> None:

@@ -2,10 +2,11 @@
 
 import pytest
 
-from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
+from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted, SubagentFinished
 from perdure.core.fold import State, fold_events
 from perdure.core.message import NO_USAGE, Usage, assistant, user
-from perdure.core.past_run_totals import PastRunTotals, UncountedRun, UncountedRuns, add_run_cost, estimate_usage
+from perdure.core.past_run_totals import PastRunTotals, add_run_cost, estimate_usage
+from tests.random_log import RandomLog, describe_state
 
 
 def run(number: int, *tokens: int, cost_usd: float | None = None, ends: bool = True) -> list[Event]:
@@ -19,7 +20,7 @@ def run(number: int, *tokens: int, cost_usd: float | None = None, ends: bool = T
     return events
 
 
-def test_past_runs_are_counted_when_they_are_asked_for():
+def test_past_runs_are_counted_together():
     state = fold_events([*run(1, 10, 20, cost_usd=0.5), *run(2, 5, cost_usd=0.25), *run(3, 7, cost_usd=1.0)])
     assert state.past == PastRunTotals(Usage(35), 3, 0.75)
     assert (state.total_usage, state.total_turns, state.total_usd) == (Usage(42), 4, 1.75)
@@ -33,6 +34,18 @@ def test_it_makes_no_difference_how_often_they_are_asked_for():
         assert asked.own_usage.total_tokens <= asked.total_usage.total_tokens
         unasked.apply(event)
     assert (unasked.past, unasked.total_usage, unasked.total_usd) == (asked.past, asked.total_usage, asked.total_usd)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_random_log_gives_the_same_state_if_totals_are_asked_for_at_each_event(seed):
+    log = RandomLog(f"totals {seed}")
+    events = log.insert_anything(log.damage(log.make(12, strangeness=(seed % 5) / 4)))
+    asked = State()
+    for event in events:
+        asked.apply(event)
+        assert asked.past.turns + asked.turns == asked.total_turns
+        assert asked.total_usage.total_tokens >= asked.own_usage.total_tokens
+    assert describe_state(asked) == describe_state(fold_events(events))
 
 
 @pytest.mark.parametrize(
@@ -50,8 +63,14 @@ def test_a_cost_that_is_not_known_makes_the_total_unknown(past_usd, ended, cost_
 
 
 def test_what_subagents_used_is_part_of_it():
-    counted = UncountedRun(Usage(1), [Usage(2), Usage(4)], Usage(8), 2, None).add_to(PastRunTotals(Usage(16), 1, 0.0))
-    assert counted == PastRunTotals(Usage(31), 3, 0.0)
+    finished = SubagentFinished("c", "child", "done", usage=Usage(8), cost_usd=0.1, run_id="r1")
+    state = fold_events([*run(1, 1, 2, 4, ends=False), finished, *run(2)])
+    assert state.past == PastRunTotals(Usage(15), 3, 0.0)
+
+
+def test_the_tokens_before_the_first_run_count_for_none():
+    events = [MessageAdded(assistant("Hello.", usage=Usage(100))), *run(1, 1), *run(2, 2)]
+    assert fold_events(events).total_usage == Usage(3)
 
 
 def test_events_applied_together_change_what_they_change_one_by_one():
@@ -62,19 +81,6 @@ def test_events_applied_together_change_what_they_change_one_by_one():
         one_by_one.apply(event)
     assert together.messages == one_by_one.messages
     assert (together.total_usage, list(together.children)) == (one_by_one.total_usage, ["add:1"])
-
-
-@pytest.mark.parametrize(
-    ("past", "is_cost_known", "total"),
-    [
-        (PastRunTotals(), True, PastRunTotals(Usage(7), 2, 0.75)),
-        (PastRunTotals(Usage(3), 1, 1.0), True, PastRunTotals(Usage(10), 3, 1.75)),
-        (PastRunTotals(Usage(3), 1, 1.0), False, PastRunTotals(Usage(10), 3, None)),
-        (PastRunTotals(Usage(3), 1, None), True, PastRunTotals(Usage(10), 3, None)),
-    ],
-)
-def test_several_runs_are_added_at_once(past, is_cost_known, total):
-    assert UncountedRuns(Usage(7), 2, [0.5, 0.25], is_cost_known).add_to(past) == total
 
 
 @pytest.mark.parametrize(("tokens", "usage"), [(0, NO_USAGE), (1, Usage(1, precision="estimated"))])

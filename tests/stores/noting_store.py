@@ -31,6 +31,6 @@ def _noted(name: str) -> Any:
 
 for _name in (
     *("acquire", "release", "holds", "append", "redact", "read", "post", "posts", "list_interrupted", "list", "info"),
-    *("delete", "fork", "aclose", "forks", "events", "events_to_fold", "search", "size", "vacuum", "backup"),
+    *("delete", "fork", "aclose", "forks", "events", "search", "size", "vacuum", "backup"),
 ):
     setattr(NotingStore, _name, _noted(_name))

@@ -292,8 +292,6 @@ LEASE, OUTER = Lease("s", 3), Lease("acme/s", 3)
         ("fork", ("s", "t"), {"at": 2}, ("acme/s", "acme/t"), {"at": 2}),
         ("events", ("s",), {}, ("acme/s",), {"after": 0}),
         ("events", ("s",), {"after": 4}, ("acme/s",), {"after": 4}),
-        ("events_to_fold", ("s",), {}, ("acme/s",), {"after": 0}),
-        ("events_to_fold", ("s",), {"after": 4}, ("acme/s",), {"after": 4}),
         ("vacuum", (), {}, (), {}),
         ("backup", ("there",), {}, ("there",), {}),
     ],

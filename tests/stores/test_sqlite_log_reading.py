@@ -110,7 +110,6 @@ def test_a_range_of_entries_is_read_from_rows_that_hold_more(tree: File, after: 
     entries = WHOLE["s"][after:upto]
     assert log.read_entries(tree.connection, wanted, "s") == entries
     assert log.read_events(tree.connection, wanted, "s") == [entry.event for entry in entries]
-    assert log.read_condensed_events(tree.connection, wanted, "s") == [entry.event for entry in entries]
 
 
 @pytest.mark.parametrize("name", ["s", "t", "u"])

@@ -15,7 +15,6 @@ from perdure.stores.sqlite.pack_rows import (
     LONG_TEXT_BYTES,
     PackRow,
     ReadText,
-    decode_condensed_events,
     decode_entry_metadata,
     decode_long_text_references,
     decode_row_entries,
@@ -56,7 +55,6 @@ def test_any_part_of_a_row_is_decoded_and_cut_out(entries: list[Entry]) -> None:
             events = [entry.event for entry in wanted]
             assert decode_row_entries(row, first, last, reading(texts), "s") == wanted
             assert decode_row_events(row, first, last, reading(texts), "s") == events
-            assert decode_condensed_events(row, first, last, reading(texts), "s") == events
             if wanted:
                 part, its_texts = slice_row(row, wanted[0].seq, wanted[-1].seq, reading(texts))
                 assert (part.first, part.last, part.version) == (wanted[0].seq, wanted[-1].seq, row.version)
@@ -154,6 +152,6 @@ def test_a_damaged_row_is_told_by_its_entries(change: dict[str, Any], reason: st
 def test_a_long_text_that_is_missing_or_garbled_is_damage() -> None:
     row, texts = encoded([ENTRIES[1]])
     for found in ({}, dict.fromkeys(texts, b"garbled")):
-        for decode in (decode_row_entries, decode_row_events, decode_condensed_events):
+        for decode in (decode_row_entries, decode_row_events):
             with pytest.raises(StoreError, match=r"^entry 5 of session 's' is damaged \(.*\): restore a backup, or"):
                 decode(row, 1, 9, reading(found), "s")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from .ended_run_outlines import EndedRuns, apply_ended_runs
 from .event import (
     AnswerReviewed,
     Compacted,
@@ -50,10 +49,8 @@ from .lost_log_entries import mark_lost_entries
 from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_exact_usages, merge_labels
 from .past_run_totals import (
     CRASH_REASONS,
-    PastRunAccumulator,
     PastRunTotals,
     RunWithInputId,
-    UncountedRun,
     add_run_cost,
     estimate_usage,
 )
@@ -74,6 +71,7 @@ class State:
 
     __slots__ = (
         "_children_usage",
+        "_past",
         "_pending_usage",
         "_reported_usage",
         "_usage",
@@ -102,7 +100,6 @@ class State:
         "open_calls",
         "open_children",
         "parent",
-        "past_runs",
         "path",
         "price_usd",
         "questions_by_id",
@@ -167,7 +164,7 @@ class State:
         """The request of that run whose reply was neither stored nor discarded yet, and that no estimate counts."""
         self.aside_requests: dict[int, ModelRequested] = {}
         """Requests beside the conversation whose reply was neither stored nor discarded yet, by turn."""
-        self.past_runs, self._pending_usage = PastRunAccumulator(), list[Usage]()
+        self._past, self._pending_usage = PastRunTotals(), list[Usage]()
         self._usage = self._children_usage = self._reported_usage = NO_USAGE  # reported: with a cost of the provider
         self.children_usd = 0.0
         """Cost of the finished children of that run."""
@@ -243,7 +240,7 @@ class State:
     def own_usage(self) -> Usage:
         """Tokens used by this run, without those of subagents."""
         for each in merge_exact_usages(self._pending_usage):
-            self._usage += each
+            self._usage = each if self._usage is NO_USAGE else self._usage + each
             if each.reported_usd is not None:
                 self._reported_usage += each
         self._pending_usage.clear()
@@ -271,7 +268,7 @@ class State:
     @property
     def past(self) -> PastRunTotals:
         """Tokens, turns and cost of all runs before that one, and of summaries between runs."""
-        return self.past_runs.count()
+        return self._past
 
     @property
     def total_usage(self) -> Usage:
@@ -405,7 +402,7 @@ class State:
         if (change := _CHANGES.get(type(event))) is not None:
             change(self if event.path == self.path else self.get_child(event.path), event)
 
-    def apply_all(self, events: "Iterable[Event | EndedRuns]") -> None:
+    def apply_all(self, events: Iterable[Event]) -> None:
         """Update the state with the next events of the log, as `apply` does with each."""
         path, find_change = self.path, _CHANGES.get
         for event in events:
@@ -422,10 +419,7 @@ class State:
     def apply_run_started(self, event: RunStarted) -> None:
         """Reset the per-run fields for a new run, after adding those of the run before to the totals."""
         if self.run is not None:
-            self.past_runs.uncounted.append(
-                UncountedRun(self._usage, self._pending_usage, self._children_usage, self.turns, self.run_ended_event)
-            )
-            self._pending_usage = []
+            self._past = self._past.with_run(self.usage, self.turns, self.run_ended_event)
         else:
             self._pending_usage.clear()  # tokens of what came before the first run count for none
         self.first_run_id = self.first_run_id or event.run_id
@@ -751,7 +745,7 @@ class State:
         self.remembered_decisions.append(event)
 
 
-_CHANGES: dict[type[Event | EndedRuns], Callable[[State, Any], None]] = {
+_CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     RunStarted: State.apply_run_started,
     RunEnded: State.apply_run_ended,
     RunWaiting: State.apply_run_waiting,
@@ -784,7 +778,6 @@ _CHANGES: dict[type[Event | EndedRuns], Callable[[State, Any], None]] = {
     SubagentFinished: State.apply_subagent_finished,
     PlanMade: State.apply_engine_step,
     AnswerReviewed: State.apply_engine_step,
-    EndedRuns: apply_ended_runs,
 }
 
 
@@ -793,7 +786,7 @@ def fold_entries(entries: Iterable[Entry]) -> State:
     return fold_events(mark_lost_entries(list(entries)))
 
 
-def fold_events(events: "Iterable[Event | EndedRuns]") -> State:
+def fold_events(events: Iterable[Event]) -> State:
     """Return the session state that results from the events of a log."""
     state = State()
     state.apply_all(events)

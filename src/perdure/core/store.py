@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Typ
 from msgspec import Struct
 
 from .clock_and_ids import Clock, new_id
-from .ended_run_outlines import EndedRuns
 from .error import Fenced, StoreError
 from .event import Entry, Event
 from .last_run_progress import RunProgress
@@ -307,15 +306,6 @@ class EventReadingStore(Protocol):
 
 
 @runtime_checkable
-class EndedRunsReadingStore(Protocol):
-    """Protocol of a store that can return `EndedRuns` (messages and totals) in place of the events of ended runs."""
-
-    async def events_to_fold(self, session_id: str, *, after: int = 0) -> "tuple[list[Event | EndedRuns], int]":
-        """Return what `EventReadingStore.events` does; an `EndedRuns` may be in the place of the events of runs."""
-        ...
-
-
-@runtime_checkable
 class ForkListingStore(Protocol):
     """Protocol of a store that can list the forks of one session without listing all sessions."""
 
@@ -330,7 +320,6 @@ class StoreFastPathFlags(NamedTuple):
     appends_now: bool
     appends_in_groups: bool
     reads_events: bool
-    reads_to_fold: bool
 
 
 @cache
@@ -340,16 +329,7 @@ def detect_store_fast_paths(kind: type) -> StoreFastPathFlags:
         issubclass(kind, NonBlockingAppendStore),
         issubclass(kind, GroupCommitStore),
         issubclass(kind, EventReadingStore),
-        issubclass(kind, EndedRunsReadingStore) and not _has_own_events(kind),
     )
-
-
-def _has_own_events(kind: type) -> bool:
-    """Return True if a subclass has changed `events` alone: the `events_to_fold` above it would bypass the change."""
-    changed, inherited = (
-        next((each for each in kind.__mro__ if name in each.__dict__), object) for name in ("events", "events_to_fold")
-    )
-    return changed is not inherited and issubclass(changed, inherited)
 
 
 SessionPlace: TypeAlias = tuple[Hashable, str]
@@ -386,15 +366,6 @@ async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple
         return await cast("EventReadingStore", store).events(session_id, after=after)
     entries = await store.read(session_id, after=after)
     return mark_lost_entries(entries, after), entries[-1].seq if entries else after
-
-
-async def read_events_to_fold(
-    store: Store, session_id: str, *, after: int = 0
-) -> "tuple[Sequence[Event | EndedRuns], int]":
-    """Read the events from which a session's state is computed; the store may return `EndedRuns` in place of events."""
-    if detect_store_fast_paths(type(store)).reads_to_fold:
-        return await cast("EndedRunsReadingStore", store).events_to_fold(session_id, after=after)
-    return await read_events(store, session_id, after=after)
 
 
 class EntryIdSource:

@@ -194,12 +194,6 @@ class Transcript:
         if self.sent_messages is not self.messages:
             self.sent_messages.append(message)
 
-    def extend(self, messages: Sequence[Message]) -> None:
-        """Append messages, of which none has a result with a preview."""
-        self.messages += messages
-        if self.sent_messages is not self.messages:
-            self.sent_messages += messages
-
     def add_reply_with_results(self, reply: Message, results: Message) -> None:
         """Append a reply with tool calls, and the message with all their results."""
         messages = self.messages

@@ -65,7 +65,7 @@ from perdure.core.store import (
     Store,
     finish_before_cancel,
     get_namespaced_session_id,
-    read_events_to_fold,
+    read_events,
     run_to_completion,
 )
 from perdure.engines import open_engine
@@ -581,7 +581,7 @@ class SessionDriver(SessionChannelHandle):
 
     async def _read_new_entries(self) -> None:
         """Update the session's state with the entries that were stored since the log was last read."""
-        events, head = await read_events_to_fold(self.store, self.session_id, after=self._head)
+        events, head = await read_events(self.store, self.session_id, after=self._head)
         if head != self._head:  # somebody else has written: each writer has one stretch of the log under its ids
             self._entry_ids = EntryIdSource()
         self._head = head

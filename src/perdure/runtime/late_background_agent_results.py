@@ -25,7 +25,7 @@ from perdure.core.store import (
     Store,
     finish_before_cancel,
     get_process_wide_session_key,
-    read_events_to_fold,
+    read_events,
 )
 
 from .background_agent_task import BackgroundAgentTask, list_background_jobs
@@ -59,7 +59,7 @@ async def forward_late_inbox_results(store: Store, session_id: str, clock: Clock
             return
         is_forwarded = True
     if is_forwarded:  # to a session whose own task may be over
-        state = fold_events((await read_events_to_fold(store, session_id))[0])
+        state = fold_events((await read_events(store, session_id))[0])
         await forward_late_inbox_results(store, find_task_giver(state, session_id), clock)
 
 
@@ -94,13 +94,13 @@ async def report_end_to_ended_task(store: Store, session_id: str, clock: Clock) 
 
     Return True if the task is not over.
     """
-    state = fold_events((await read_events_to_fold(store, session_id))[0])
+    state = fold_events((await read_events(store, session_id))[0])
     if state.is_interrupted or (state.run is None and has_unreported_task(state.settings)):
         return True
     giver = _find_session_above(state, session_id)
     if not giver or not has_unreported_task(state.settings):
         return False
-    above = fold_events((await read_events_to_fold(store, giver))[0])
+    above = fold_events((await read_events(store, giver))[0])
     jobs = [each for each in list_background_jobs(above, store) if each.session_id == session_id]
     if not _find_session_above(above, giver) or not jobs or jobs[0].item_id not in above.session_inbox:
         return False
@@ -115,7 +115,7 @@ async def report_end_to_ended_task(store: Store, session_id: str, clock: Clock) 
 
 async def _has_results_to_forward(store: Store, session_id: str) -> bool:
     """Return True if a task is over and results have arrived that its agent has not read."""
-    events, _ = await read_events_to_fold(store, session_id)
+    events, _ = await read_events(store, session_id)
     state = fold_events(events)
     is_over = bool(_find_session_above(state, session_id))
     return is_over and bool(_find_late_posts(state, await store.posts(session_id)))
@@ -126,7 +126,7 @@ async def _forward_under_lease(store: Store, lease: Lease, clock: Clock) -> None
 
     In this order, so that a process which dies in between loses nothing. The post above is the same each time.
     """
-    events, head = await read_events_to_fold(store, lease.session_id)
+    events, head = await read_events(store, lease.session_id)
     state = fold_events(events)
     above = _find_session_above(state, lease.session_id)  # once more: a run may have begun meanwhile
     late = {} if not above else _find_late_posts(state, await store.posts(lease.session_id))

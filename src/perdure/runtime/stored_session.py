@@ -36,7 +36,6 @@ from perdure.core.store import (
     finish_before_cancel,
     get_namespaced_session_id,
     read_events,
-    read_events_to_fold,
 )
 from perdure.core.tool import D
 from perdure.core.watch import Subscription, Watcher
@@ -469,7 +468,7 @@ class StoredSession(Generic[D]):
 
     async def _read_stored_state(self) -> State:
         """Return the state of the session from its stored log."""
-        events, _ = await read_events_to_fold(self.store, self.session_id)
+        events, _ = await read_events(self.store, self.session_id)
         return fold_events(events)
 
     def _background_sessions(self, state: State, *, done: bool = False) -> dict[str, Self]:

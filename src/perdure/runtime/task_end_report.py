@@ -11,7 +11,7 @@ from perdure.core.error import Fenced, SessionBusy, StoreError
 from perdure.core.event import SessionConfigured
 from perdure.core.fold import fold_events
 from perdure.core.last_run_progress import GIVEN_BY_SETTING, REPORTED_SETTING, has_unreported_task
-from perdure.core.store import Store, get_namespaced_session_id, read_events_to_fold
+from perdure.core.store import Store, get_namespaced_session_id, read_events
 
 from .background_agent_task import list_background_jobs
 from .stored_session import StoredSession
@@ -37,7 +37,7 @@ async def record_task_end_report(session: StoredSession[Any]) -> None:
 
 async def is_task_end_reported(store: Store, session_id: str, given_by: str) -> bool:
     """Return True if the session that gave a task was told of its end: the result is posted, or no longer expected."""
-    events, _ = await read_events_to_fold(store, given_by)
+    events, _ = await read_events(store, given_by)
     state = fold_events(events)
     posted = {post.id for post in await store.posts(given_by)}
     return not any(

@@ -16,10 +16,8 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.approval_binding import identify_store
-from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
-    EndedRunsReadingStore,
     EventReadingStore,
     ForkListingStore,
     Hit,
@@ -85,11 +83,7 @@ def listened(
         argument_checks.raise_config_error(
             "listened", "on_append", None, "give a function of a session id and a list of entries"
         )
-    extras = {
-        kind: made
-        for kind, made in _EXTRAS.items()
-        if on_read is None or kind not in {EventReadingStore, EndedRunsReadingStore}
-    }
+    extras = {kind: made for kind, made in _EXTRAS.items() if on_read is None or kind is not EventReadingStore}
     return choose_wrapper_class(ListenedStore, store, extras)(store, listeners)
 
 
@@ -264,13 +258,6 @@ class _Foldable(ListenedStore):
         return events
 
 
-class _FoldReading(ListenedStore):
-    async def events_to_fold(self, session_id: str, *, after: int = 0) -> "tuple[list[Event | EndedRuns], int]":
-        """Return what `events` does, with ended runs in short."""
-        events: tuple[list[Event | EndedRuns], int] = await self._store.events_to_fold(session_id, after=after)
-        return events
-
-
 class _Searchable(ListenedStore):
     async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
         """Search the text of users, models and tools, the best hits first."""
@@ -295,7 +282,6 @@ class _Maintained(ListenedStore):
 
 _EXTRAS: Final[Mapping[type, type[ListenedStore]]] = {
     EventReadingStore: _Foldable,
-    EndedRunsReadingStore: _FoldReading,
     ForkListingStore: _ForkListing,
     NonBlockingAppendStore: _Immediate,
     SearchableStore: _Searchable,

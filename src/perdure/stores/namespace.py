@@ -16,12 +16,10 @@ import msgspec
 
 from perdure.core.approval_binding import identify_store
 from perdure.core.clock_and_ids import new_id
-from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.event import Entry, Event
 from perdure.core.reserved_session_ids import check_part_not_reserved
 from perdure.core.store import (
-    EndedRunsReadingStore,
     EventReadingStore,
     ForkListingStore,
     Hit,
@@ -255,14 +253,6 @@ class _Foldable(NamespacedStore):
         return events
 
 
-class _FoldReading(NamespacedStore):
-    async def events_to_fold(self, session_id: str, *, after: int = 0) -> "tuple[list[Event | EndedRuns], int]":
-        """Return what `events` does, with ended runs in short."""
-        with self._outer_id(session_id) as outer:
-            events: tuple[list[Event | EndedRuns], int] = await self._store.events_to_fold(outer, after=after)
-        return events
-
-
 class _Searchable(NamespacedStore):
     async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
         """Search the text in the sessions under the prefix, the best hits first."""
@@ -298,7 +288,6 @@ class _Maintained(NamespacedStore):
 
 _EXTRAS: Final[Mapping[type, type[NamespacedStore]]] = {
     EventReadingStore: _Foldable,
-    EndedRunsReadingStore: _FoldReading,
     ForkListingStore: _ForkListing,
     NonBlockingAppendStore: _Immediate,
     SearchableStore: _Searchable,

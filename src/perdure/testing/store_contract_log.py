@@ -1,7 +1,6 @@
 """Tests in `check_store`: log entries are stored unchanged, in order, and not twice."""
 
 import asyncio
-from typing import cast
 
 from perdure.core.error import Conflict, Fenced
 from perdure.core.event import (
@@ -9,16 +8,10 @@ from perdure.core.event import (
     Entry,
     Event,
     MessageAdded,
-    ModelRequested,
-    RunEnded,
-    RunStarted,
-    ToolFinished,
-    ToolStarted,
     Unknown,
 )
-from perdure.core.fold import fold_events
-from perdure.core.message import Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.store import EndedRunsReadingStore, EventReadingStore, NonBlockingAppendStore, Store
+from perdure.core.message import user
+from perdure.core.store import EventReadingStore, NonBlockingAppendStore
 
 from .store_contract_setup import (
     HOSTILE_TEXTS,
@@ -62,52 +55,6 @@ async def _events_are_those_of_the_entries(trial: StoreUnderTest) -> None:
     for after in (0, 1, 7, 8, 39, 40, 99):
         expected = [entry.event for entry in written[after:]], max(after, 40)
         expect_equal(await store.events(name, after=after), expected, f"events(after={after}) gives what follows")
-        if isinstance(store, EndedRunsReadingStore):
-            found, head = await store.events_to_fold(name, after=after)
-            folded = list(fold_events(found).messages), head
-            wanted = list(fold_events(expected[0]).messages), expected[1]
-            expect_equal(folded, wanted, f"events_to_fold(after={after}) amounts to what follows")
-    if isinstance(store, EndedRunsReadingStore):
-        await _expect_same_state_of_ended_runs(store, name + "runs")
-
-
-async def _expect_same_state_of_ended_runs(store: Store, name: str) -> None:
-    """Store enough runs that a store may outline them, and fold them both ways."""
-    lease = await store.acquire(name)
-    head = 0
-    for number in range(60):
-        written = build_entries(head + 1, _build_run(f"run-{number}", "line\n" * 400))
-        await store.append(lease, written, sync=False)
-        head += len(written)
-    await store.release(lease)
-    found, last = await cast("EndedRunsReadingStore", store).events_to_fold(name)
-    in_short, by_events = fold_events(found), fold_events([entry.event for entry in await store.read(name)])
-    for what, one, other in (
-        ("number of entries", last, head),
-        ("messages", list(in_short.messages), list(by_events.messages)),
-        ("inputs", in_short.runs_by_input_id, by_events.runs_by_input_id),
-        ("ids of calls", in_short.call_ids, by_events.call_ids),
-        ("tokens", in_short.total_usage, by_events.total_usage),
-        ("turns", in_short.total_turns, by_events.total_turns),
-        ("cost", in_short.total_usd, by_events.total_usd),
-    ):
-        expect_equal(one, other, f"events_to_fold() of runs that have ended amounts to their events: the {what}")
-
-
-def _build_run(run_id: str, text: str) -> list[Event]:
-    """Build the events of a run with one tool call."""
-    usage = Usage(3, 2)
-    return [
-        RunStarted("agent", input_id=f"input-{run_id}", run_id=run_id),
-        MessageAdded(user(text), run_id=run_id),
-        ModelRequested(1, run_id=run_id),
-        MessageAdded(assistant([ToolCall(f"call-{run_id}", "look")], usage=usage), run_id=run_id),
-        ToolStarted(f"call-{run_id}", "look", "read", "", run_id=run_id),
-        ToolFinished(f"call-{run_id}", "look", ToolResult(f"call-{run_id}", "look", (Text("seen"),)), run_id=run_id),
-        ModelRequested(2, run_id=run_id),
-        MessageAdded(assistant("Done.", usage=usage), run_id=run_id),
-        RunEnded("done", usage=usage + usage, cost_usd=0.1, turns=2, run_id=run_id),
-    ]
 
 
 async def _numbers_that_do_not_follow_are_refused(trial: StoreUnderTest) -> None:

@@ -45,7 +45,7 @@ from perdure.core.store import (
     cancel_and_await_tasks,
     finish_before_cancel,
     get_process_wide_session_key,
-    read_events_to_fold,
+    read_events,
     run_to_completion,
     wait_despite_cancel,
 )
@@ -515,5 +515,5 @@ def _build_task_message(run: Run, job: BackgroundAgentTask) -> Message:
 
 async def _read_task_state(run: Run, job: BackgroundAgentTask) -> State:
     """Compute the state of a task from the log of its session."""
-    events, _ = await read_events_to_fold(run.log.store, job.session_id)
+    events, _ = await read_events(run.log.store, job.session_id)
     return fold_events(events)

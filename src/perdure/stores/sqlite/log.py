@@ -6,13 +6,12 @@ An append adds one row. Rows are merged later (see `log_row_merging.py`), so tha
 without gaps, that are quick to read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from perdure.core import fault_injection as faults
-from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.last_run_progress import RunProgress, find_last_run_progress
@@ -25,7 +24,6 @@ from .log_row_merging import MAX_LOOSE_BYTES, row_size
 from .pack_rows import (
     PackRow,
     ReadText,
-    decode_condensed_events,
     decode_entry_metadata,
     decode_long_text_references,
     decode_row_entries,
@@ -223,20 +221,12 @@ def read_events(connection: Connection, entry_range: EntryRange, session_id: str
     return events
 
 
-def read_condensed_events(
-    connection: Connection, entry_range: EntryRange, session_id: str
-) -> "list[Event | EndedRuns]":
-    """Read the events of a range of entries, with ended runs condensed to messages and totals where possible."""
-    text_of = make_long_text_reader(connection)
-    events: list[Event | EndedRuns] = []
-    for row in read_rows(connection, entry_range):
-        events += decode_condensed_events(row, entry_range.after + 1, entry_range.upto, text_of, session_id)
-    return events
+def read_rows(connection: Connection, entry_range: EntryRange) -> Iterator[PackRow]:
+    """Yield the database rows that contain a range of entries; they may contain more entries before and after it.
 
-
-def read_rows(connection: Connection, entry_range: EntryRange) -> list[PackRow]:
-    """Read the database rows that contain a range of entries; they may contain more entries before and after it."""
-    return [PackRow._make(row) for row in connection.execute(_ROWS, entry_range)]
+    One after the other: a row is decoded while it is in the processor's caches, and before the next one takes memory.
+    """
+    return map(PackRow._make, connection.execute(_ROWS, entry_range))
 
 
 def verify_every_row(connection: Connection) -> None:

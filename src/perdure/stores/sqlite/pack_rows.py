@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.log_codec import (
@@ -22,8 +21,6 @@ from perdure.core.log_codec import (
     encode_events,
     encode_events_as_msgpack,
 )
-
-from .run_message_positions import decode_outlined_events, encode_ended_run_outlines
 
 LONG_TEXT_BYTES: Final = 16 * 1024
 """Texts of at least this many bytes are stored separately."""
@@ -47,15 +44,6 @@ class _StoredHeads(msgspec.Struct, array_like=True):
     ids: list[str]
     """The rest of each id."""
     critical: list[str]
-
-
-class _StoredOutlines(msgspec.Struct, array_like=True):
-    ats: msgspec.Raw
-    stem: msgspec.Raw
-    ids: msgspec.Raw
-    critical: msgspec.Raw
-    outlines: bytes = b""
-    """Written by `run_outlines`; other readers of the heads skip it."""
 
 
 class LongTextReference(msgspec.Struct, array_like=True, frozen=True):
@@ -85,7 +73,6 @@ ReadText: TypeAlias = Callable[[bytes], bytes]
 
 _pack = msgspec.msgpack.Encoder().encode
 _stored_heads = msgspec.msgpack.Decoder(_StoredHeads).decode
-_stored_outlines = msgspec.msgpack.Decoder(_StoredOutlines).decode
 _holes = msgspec.msgpack.Decoder(list[LongTextReference]).decode
 _bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _bodies_packed = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
@@ -97,11 +84,10 @@ def decode_entry_metadata(row: PackRow) -> PackedRowMetadata:
     return PackedRowMetadata(stored.ats, list(map(stored.stem.__add__, stored.ids)), stored.critical)
 
 
-def _encode_heads(ats: list[float], ids: list[str], critical: list[str], outlines: bytes = b"") -> bytes:
+def _encode_heads(ats: list[float], ids: list[str], critical: list[str]) -> bytes:
     stem = ids[0] if len(ids) == 1 else _common_beginning(min(ids), max(ids))
     length = len(stem)
-    stored = (ats, stem, [each[length:] for each in ids], critical)  # as `_StoredHeads`, which is decoded
-    return _pack((*stored, outlines) if outlines else stored)
+    return _pack((ats, stem, [each[length:] for each in ids], critical))  # as `_StoredHeads`, which is decoded
 
 
 def decode_long_text_references(row: PackRow) -> list[LongTextReference]:
@@ -168,7 +154,7 @@ def merge_rows(rows: Sequence[PackRow]) -> PackRow:
         whole.critical += [kind for kind in heads.critical if kind not in whole.critical]
         events += decode_events(row.body, critical=heads.critical, version=row.version)
     body = encode_events_as_msgpack(events)
-    encoded = _encode_heads(whole.ats, whole.ids, whole.critical, encode_ended_run_outlines(events, body))
+    encoded = _encode_heads(whole.ats, whole.ids, whole.critical)
     return PackRow(rows[0].first, rows[-1].last, VERSION, encoded, body, None)
 
 
@@ -215,21 +201,6 @@ def decode_row_events(row: PackRow, first: int, last: int, text_of: ReadText, se
         if events is not None and len(events) == row.last + 1 - row.first:
             return events
     return [entry.event for entry in decode_row_entries(row, first, last, text_of, session_id)]
-
-
-def decode_condensed_events(
-    row: PackRow, first: int, last: int, text_of: ReadText, session_id: str
-) -> Sequence[Event | EndedRuns]:
-    """Decode the events of a row from entry `first` to `last`; ended runs are condensed if the row outlines them."""
-    if first <= row.first and row.last <= last and not row.holes and row.version == VERSION:
-        try:
-            outlines = _stored_outlines(row.heads).outlines
-        except msgspec.DecodeError:
-            outlines = b""  # reported by who needs the heads
-        found = decode_outlined_events(outlines, row.body, row.last + 1 - row.first) if outlines else None
-        if found is not None:
-            return found
-    return decode_row_events(row, first, last, text_of, session_id)
 
 
 def _cut_long_texts(body: bytes) -> tuple[bytes, list[LongTextReference], dict[bytes, bytes]]:

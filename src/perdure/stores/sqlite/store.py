@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from perdure.core import fault_injection as faults
 from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
-from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
@@ -37,7 +36,7 @@ from .erased_texts import list_texts
 from .forks_deletion_redaction import ForkRequest, create_fork, delete_session, redact_entry
 from .interrupted_sessions import query_interrupted
 from .lease import acquire_free_lease, acquire_lease, is_lease_valid, plan_lease_release, try_release_lease
-from .log import EntryRange, encode_append_row, find_ranges, read_condensed_events, read_entries, read_events
+from .log import EntryRange, encode_append_row, find_ranges, read_entries, read_events
 from .mailbox import add_post, encode_post_body, has_no_posts, read_pending_posts
 
 if TYPE_CHECKING:
@@ -182,15 +181,6 @@ class SqliteStore:
         if writer.run_now(session_id, partial(_is_read, session_id, after)):
             return [], after
         return await writer.read(partial(_read_events, session_id, after))
-
-    async def events_to_fold(self, session_id: str, *, after: int = 0) -> "tuple[list[Event | EndedRuns], int]":
-        """Return what `events` does, with ended runs in short: for the fold alone, which is faster with it."""
-        check_session_id(session_id)
-        check_count("after", after)
-        writer = self._get_writer()
-        if writer.run_now(session_id, partial(_is_read, session_id, after)):
-            return [], after
-        return await writer.read(partial(_read_events_to_fold, session_id, after))
 
     async def post(self, session_id: str, post: Post) -> bool:
         """Store a post (a message to a session) until the process that runs the session takes it. Return False if a
@@ -355,12 +345,6 @@ def _read_entries(session_id: str, after: int, connection: Connection) -> "list[
 def _read_events(session_id: str, after: int, connection: Connection) -> "tuple[list[Event], int]":
     wanted = _find_wanted_ranges(session_id, after, connection)
     events = [event for each in wanted for event in read_events(connection, each, session_id)]
-    return events, wanted[-1].upto if wanted else after
-
-
-def _read_events_to_fold(session_id: str, after: int, connection: Connection) -> "tuple[list[Event | EndedRuns], int]":
-    wanted = _find_wanted_ranges(session_id, after, connection)
-    events = [event for each in wanted for event in read_condensed_events(connection, each, session_id)]
     return events, wanted[-1].upto if wanted else after
 
 
