@@ -26,6 +26,7 @@ from .model import ModelInfo, Request, assemble_reply, model_info, sanitize_repl
 from .model_without_limit_checks import get_model_without_limit_checks
 from .provenance import list_message_labels, list_message_sources
 from .reminders import find_unlogged_labels
+from .run_cost import count_unreported_reply
 
 if TYPE_CHECKING:
     from .run import Run
@@ -71,6 +72,8 @@ async def stream_aside_reply(
             if type(event) is ReplyFinished:
                 reply = sanitize_reply(assemble_reply(received, event))
                 await run.emit(run.stamp_event(ModelReplied(turn, reply)))
+                if reply.usage is None:
+                    count_unreported_reply(run, requested, reply)
                 if on_reply is not None:
                     on_reply(reply)
             elif isinstance(event, (RetryScheduled, FailedOver)):

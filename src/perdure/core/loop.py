@@ -53,6 +53,7 @@ from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_e
 from .model import CONCLUDED_FOR, Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine, get_model_without_limit_checks
+from .run_cost import count_unreported_reply
 from .run_mailbox import Delivery
 from .stop_conditions import Guardrail, Halt, Nudge, Step, call_guardrails, evaluate_condition
 from .store import clear_pending_cancel, wait_despite_cancel
@@ -240,6 +241,8 @@ async def run_turn_without_middleware(run: Run) -> Message:
         if is_empty(reply):
             reply = await explain_or_reject_empty_reply(run, request, reply)
         run.partial_reply = None
+        if reply.usage is None:
+            count_unreported_reply(run, requested[-1], reply)
         faults.fault_point("loop.replied")
         added = MessageAdded(reply, run_id=run.run_id, path=run.path)
         if not run.hold((added,)):  # else it is stored with the intents of its calls, or with the end of the run

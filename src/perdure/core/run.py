@@ -37,7 +37,7 @@ from .outcome import Outcome, OutcomeStatus, select_own_entries
 from .pausable_timer import RUN_TIMER, PausableTimer
 from .prompt_cache_misses import describe_prefix_change, hash_instructions, hash_request_part
 from .reminders import build_reminder_messages, find_unlogged_labels
-from .run_cost import list_run_costs, sum_known_cost_usd
+from .run_cost import find_spent_usd, find_used_tokens, list_run_costs, sum_known_cost_usd
 from .run_function_types import (
     Accepted,
     BetweenTurns,
@@ -646,10 +646,10 @@ class Run:
         """
         limits, most = self.options.limits, self.options.limits.max_cost_usd
         if limits.token_budget is not None:
-            used = self.usage.total_tokens + self.state.unanswered_usage.total_tokens
+            used = find_used_tokens(self) + self.state.unanswered_usage.total_tokens
             if used >= limits.token_budget * (1 - kept):
                 return "token_budget"
-        if most is not None and sum_known_cost_usd(self) + self._in_flight_usd() >= most * (1 - kept):
+        if most is not None and find_spent_usd(self) + self._in_flight_usd() >= most * (1 - kept):
             return "max_cost"
         return "" if self.parent is None else self.parent.find_spent_limit(KEPT_FOR_ANSWER if self.is_private else 0.0)
 

@@ -1,13 +1,17 @@
 """Computation of the cost of a run, finished or not, from the prices that are stored with its model requests."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from .message import NO_USAGE, Usage
+from .event import MessageAdded, ModelReplied, ModelRequested
+from .message import NO_USAGE, Message, Text, Usage
 from .model import Price
+from .transcript import CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
     from .fold import State
     from .run import Run
+
+_UNREPORTED: Final = "perdure.unreported_usage"
 
 
 def list_run_costs(run: "Run") -> list[float | None]:
@@ -37,6 +41,50 @@ def count_spending_beside(run: "Run", usage: Usage, cost_usd: float | None) -> N
     while above is not None:
         above.spent_beside.append((usage, 0.0))
         above = above.parent
+
+
+def count_unreported_reply(run: "Run", requested: ModelRequested, reply: Message) -> None:
+    """Count a reply whose tokens the model did not report towards the limits of a run and the runs above it.
+
+    Its tokens are estimated as those of a request that a crash cut off: usage and cost of the outcome do not have them.
+    """
+    text = sum([len(part.text) if isinstance(part, Text) else 0 for part in reply.parts])
+    text += sum([len(each.name) + len(each.arguments) for each in reply.tool_calls])
+    used, price = Usage(requested.estimated_tokens, -(-text // CHARACTERS_PER_TOKEN)), run.info.price
+    above: Run | None = run
+    while above is not None:
+        tokens, usd = _get_unreported(above)
+        usd += 0.0 if price is None else price.cost_usd(used)
+        above.scratch[_UNREPORTED] = tokens + used.total_tokens, usd
+        above = above.parent
+
+
+def count_unreported_entries(run: "Run") -> None:
+    """Count the replies without reported tokens that a run had before it was resumed."""
+    requested: dict[str, ModelRequested] = {}
+    for event in [each.event for each in run.entries if each.event.path == run.path]:
+        if isinstance(event, ModelRequested):
+            requested["last"] = event
+        elif isinstance(event, (MessageAdded, ModelReplied)) and event.message.role == "assistant" and requested:
+            if event.message.usage is None:
+                count_unreported_reply(run, requested["last"], event.message)
+            requested.clear()
+
+
+def find_used_tokens(run: "Run") -> int:
+    """Return the tokens that count for the limits of a run, those that its models did not report included."""
+    return run.usage.total_tokens + _get_unreported(run)[0]
+
+
+def find_spent_usd(run: "Run") -> float:
+    """Return the cost that counts for the limits of a run, as far as it is known or can be estimated."""
+    return sum_known_cost_usd(run) + _get_unreported(run)[1]
+
+
+def _get_unreported(run: "Run") -> tuple[int, float]:
+    """Return the estimated tokens and cost of replies whose model reported none."""
+    found: tuple[int, float] = run.scratch.get(_UNREPORTED, (0, 0.0))
+    return found
 
 
 def _find_own_cost_usd(run: "Run") -> float | None:

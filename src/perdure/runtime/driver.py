@@ -50,6 +50,7 @@ from perdure.core.outcome import Outcome, select_run_entries
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.prompt_cache_misses import PrefixComparer
 from perdure.core.run import CancelMode, Engine, Run, SimulatedCrash
+from perdure.core.run_cost import count_unreported_entries
 from perdure.core.run_function_types import find_shutdown_signal, get_engine_name, raise_if_shutting_down
 from perdure.core.run_mailbox import CANCEL_POST, Mailbox
 from perdure.core.run_spec import RunPlace
@@ -439,6 +440,7 @@ class SessionDriver(SessionChannelHandle):
         """Store the opening events of the run, then perform the agent loop."""
         if plan.is_resumed:
             run.entries = await self._read_run_entries(plan.run_id)
+            count_unreported_entries(run)
         for event in plan.opening:
             if not event.durable:
                 run.publish(run.stamp_event(event))

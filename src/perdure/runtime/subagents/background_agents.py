@@ -36,6 +36,7 @@ from perdure.core.last_run_progress import GIVEN_BY_SETTING, has_unreported_task
 from perdure.core.message import NO_USAGE, Message, Text, merge_labels
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
+from perdure.core.run_cost import find_spent_usd, find_used_tokens
 from perdure.core.run_function_types import SHUTDOWN_REASON, find_shutdown_signal
 from perdure.core.stop_conditions import Limits, merge_limits
 from perdure.core.store import (
@@ -493,8 +494,8 @@ def _restrict_limits(run: Run, limits: Limits) -> Limits:
     """Return the limits of a task, with tokens and cost reduced to what is left of those of the run that gives it."""
     tokens, cost_usd = run.limits.token_budget, run.limits.max_cost_usd
     left = Limits(
-        token_budget=None if tokens is None else max(1, tokens - run.state.usage.total_tokens),
-        max_cost_usd=None if cost_usd is None else max(_MIN_COST_USD, cost_usd - (run.cost_usd or 0.0)),
+        token_budget=None if tokens is None else max(1, tokens - find_used_tokens(run)),
+        max_cost_usd=None if cost_usd is None else max(_MIN_COST_USD, cost_usd - find_spent_usd(run)),
     )
     return merge_limits(limits, left)
 
