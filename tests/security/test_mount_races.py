@@ -174,8 +174,9 @@ async def test_commands_run_in_folders_of_any_name(tmp_path):
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("kind", ["misplaced", "failed"])
 async def test_a_start_that_is_given_up_leaves_nothing_where_a_link_led(root, monkeypatch, kind, read_only):
-    (root / "a/secrets").mkdir(parents=True)
-    (root / "a/.env").write_text("x")
+    for path in ("a/secrets/x", "a/.env"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("x")
     (root / "other").mkdir()
     (root / "other/plain").write_text("x")
     (root / "link").symlink_to("other")
@@ -195,7 +196,7 @@ async def test_a_start_that_is_given_up_leaves_nothing_where_a_link_led(root, mo
     assert "begun" not in str(result.stdout)
     exchange(root / "a", root / "link")
     found = {str(each.relative_to(root)) for each in root.rglob("*")}
-    assert found == {"a", "a/.env", "a/secrets", "link", "other", "other/plain"}
+    assert found == {"a", "a/.env", "a/secrets", "a/secrets/x", "link", "other", "other/plain"}
 
 
 async def test_what_is_missing_in_further_folders_is_not_left_there(root, tmp_path):

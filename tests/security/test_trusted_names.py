@@ -14,7 +14,7 @@ import pytest
 from perdure import Agent, Permissions, allow, allow_all, later
 from perdure.extensions import code_mode, coding
 from perdure.files.protected_names import MADE_FOLDERS, PREFERRED_NAMES, TRUSTED_NAMES, VERSION_CONTROL_SETTINGS
-from perdure.hosts import LocalShell, git_mounts
+from perdure.hosts import LocalShell, git_mounts, planted_git
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.basic_tools import basic_tools
 from perdure.toolkits.code_execution_tool import code_execution_tool
@@ -255,7 +255,7 @@ async def test_no_file_takes_the_place_of_the_one_that_the_user_means(tmp_path):
 async def test_a_folder_whose_clock_is_behind_has_no_new_file_with_such_a_name(tmp_path, monkeypatch):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg/AGENTS.md").write_text(OWN)
-    read = git_mounts.read_file_clock_ns
+    read = planted_git.read_file_clock_ns
     monkeypatch.setattr(git_mounts, "read_file_clock_ns", lambda: read() + 3600 * 10**9)
     await run(tmp_path, f'mkdir -p .vscode; for each in GEMINI.md pkg/.envrc .vscode/x; do echo "{EVIL}" > $each; done')
     assert list_trusted_evil(tmp_path) == []
