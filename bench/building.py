@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from perdure import Agent, Model, tool
-from perdure.testing import ScriptedModel
+from perdure._testing.model import ScriptedModel
 
 from .measure import Effort, Figure, best_us
 from .turns import ADD, add, hand_turn

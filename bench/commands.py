@@ -5,10 +5,10 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
-from perdure.hosts.bubblewrap import find_bubblewrap
-from perdure.hosts.local_shell import LocalShell
-from perdure.toolkits.command_line import split_command_line
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.sandbox.bubblewrap import find_bubblewrap
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.parser import split_command_line
 
 from .measure import Effort, Figure, best_us
 

@@ -8,7 +8,7 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 from perdure import Agent, Entry, Event, Request, StopReason, Usage
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta
+from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta
 
 from . import hand_loop
 from .measure import Effort, Figure, cpu_ns

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from perdure import Agent, allow_all
-from perdure.hosts import LocalFiles, LocalSearch, SnapshotFolder
-from perdure.testing import ScriptedModel
-from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_search_backend import GlobQuery, SearchQuery
-from perdure.toolkits.file_tools import read_tool
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._testing.model import ScriptedModel
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.files.tools import edit_tool, read_tool
+from perdure._tools.search.backend import GlobQuery, SearchQuery
+from perdure._tools.search.local import LocalSearch
 
 from .measure import QUICK, Effort, Figure
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure import Agent, Budget, Compaction, Entry, Extension, Limits, Permissions, Price, Tracer, allow, tool
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
-from perdure.core.message import StopReason, Usage
-from perdure.core.model import ModelInfo, Request
-from perdure.memory.history_processors import BufferMemory, WindowMemory
+from perdure._context.history.processors import BufferMemory, WindowMemory
+from perdure._core.model.protocol import ModelInfo, Request
+from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
+from perdure._core.values.message import StopReason, Usage
 
 from .measure import Effort, Figure
 

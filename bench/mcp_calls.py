@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from perdure.mcp.client import McpClient, StartAndLoginCallbacks
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp_extension import start_process
+from perdure._mcp.client.client import McpClient, StartAndLoginCallbacks
+from perdure._mcp.servers import start_process
+from perdure._mcp.settings import McpServer
 
 from .measure import QUICK, Effort, Figure
 

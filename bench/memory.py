@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
-from perdure.core.transcript import MessagesSnapshot
-from perdure.memory.history_processors import BufferMemory, WindowMemory
-from perdure.memory.long_term_memory import LongTermMemory
+from perdure._context.history.processors import BufferMemory, WindowMemory
+from perdure._core.model.transcript import MessagesSnapshot
+from perdure._core.values.message import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
+from perdure._work.memory.long_term import LongTermMemory
 
 from .measure import Effort, Figure, best_us
 

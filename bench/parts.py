@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perdure import Agent, Event, ToolResult, open_store
-from perdure.core.argument_parsing import parse_arguments
-from perdure.core.event import Entry, ToolFinished
-from perdure.core.message import Text
-from perdure.core.schema import check_value
-from perdure.core.store import NonBlockingAppendStore, Store
-from perdure.testing import ScriptedModel
+from perdure._core.log.store import NonBlockingAppendStore, Store
+from perdure._core.schema.parameters import check_value
+from perdure._core.schema.parsing import parse_arguments
+from perdure._core.values.event import Entry, ToolFinished
+from perdure._core.values.message import Text
+from perdure._testing.model import ScriptedModel
 
 from .measure import Effort, Figure, best_async_us, best_us
 from .turns import ADD, agent, hand_turn

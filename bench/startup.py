@@ -23,10 +23,10 @@ BELOW = "import asyncio, msgspec"
 BARE = "pass"
 
 
-HELP = "import sys; sys.argv[1:] = ['--help']; from perdure.cli.main import main; main()"
+HELP = "import sys; sys.argv[1:] = ['--help']; from perdure._cli.main import main; main()"
 FIRST_REQUEST = """
 import os, sys
-from perdure.models import register
+from perdure._models.registry import register
 
 class Model:
     def __init__(self, name): pass
@@ -36,7 +36,7 @@ class Model:
 
 register('stop', Model)
 sys.argv[1:] = ['run', '--model', 'stop:x', '--store', 'memory:', 'hi']
-from perdure.cli.main import main
+from perdure._cli.main import main
 main()
 """
 """`perdure run` up to its first request to the model, where the process ends."""

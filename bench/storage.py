@@ -17,10 +17,11 @@ from pathlib import Path
 import msgspec
 
 from perdure import Agent, StopReason, Usage, assistant, open_store, user
-from perdure.core.clock_and_ids import SYSTEM_CLOCK
-from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
-from perdure.core.store import Log, MaintainableStore, SearchableStore, Store
-from perdure.testing import ScriptedModel
+from perdure._core.log.store import Log, MaintainableStore, SearchableStore, Store
+from perdure._core.values.clock import SYSTEM_CLOCK
+from perdure._core.values.event import MessageAdded, ModelRequested, RunEnded, RunStarted
+from perdure._core.values.event_class import Event
+from perdure._testing.model import ScriptedModel
 
 from .measure import Effort, Figure
 from .runs import calling

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Agent, Entry, Limits, Tool, ToolCall, tool
-from perdure.testing import ScriptedModel
+from perdure._testing.model import ScriptedModel
 
 from . import hand_loop
 from .measure import Effort, Figure, Spread, cpu_ns, spread

@@ -3,7 +3,8 @@
 from typing import Annotated
 
 from perdure import Agent, ToolError, ToolOutput, tool
-from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 
 STOCK = {"rope": 40, "anchor": 2}
 

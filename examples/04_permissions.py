@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from perdure import Agent, PermissionRequest, Permissions, Verdict, allow, deny, tool
-from perdure.testing import ScriptedModel, call, calls
+from perdure._testing.model import ScriptedModel, call, calls
 
 
 @tool(permission=True, action="write", target="path")

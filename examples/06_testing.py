@@ -7,7 +7,9 @@ With pytest, the functions below are all there is to it. Here they are called by
 import asyncio
 
 from perdure import Agent, Limits, RateLimited, retried, tool
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
 
 
 @tool(effect="read")

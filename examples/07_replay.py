@@ -6,8 +6,8 @@ No model is asked and no tool is called: replies and results come from the log.
 import asyncio
 
 from perdure import Agent, Permissions, allow, deny, tool
-from perdure.replaying.replay import replay
-from perdure.testing import ScriptedModel, call
+from perdure._testing.model import ScriptedModel, call
+from perdure._work.replay.replay import replay
 
 
 @tool(permission=True)

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Permissions, Request, later, tool
-from perdure.testing import ScriptedModel, call
+from perdure._testing.model import ScriptedModel, call
 
 
 @tool(permission=True, target="order")

@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Skill, Skills, load_skills, tool
-from perdure.context.skills import Resource, Trust
-from perdure.testing import ScriptedModel, call
+from perdure._context.skills.skill import Resource
+from perdure._context.skills.trust import Trust
+from perdure._testing.model import ScriptedModel, call
 
 
 @tool

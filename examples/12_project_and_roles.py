@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Project, Prompts, Request, load_roles
-from perdure.testing import ScriptedModel
+from perdure._testing.model import ScriptedModel
 
 FILES = {
     "ship/.git/HEAD": "",

@@ -3,9 +3,9 @@
 import asyncio
 
 from perdure import Agent, Compaction, Extension, Request, ToolCall, tool
-from perdure.context.history_tools import history_tools
-from perdure.context.large_result_previews import large_results
-from perdure.testing import ScriptedModel, call
+from perdure._context.history.long_results import large_results
+from perdure._context.history.search_tools import history_tools
+from perdure._testing.model import ScriptedModel, call
 
 PORTS = ["Bergen", "Stavanger", "Kristiansand", "Skagen", "Gothenburg", "Helsingor", "Kiel", "Rostock"]
 

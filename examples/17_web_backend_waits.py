@@ -12,8 +12,8 @@ import tempfile
 from typing import Any
 
 from perdure import Agent, Outcome, Permissions, ToolContext, later, tool
-from perdure.interaction import Choice
-from perdure.testing import ScriptedModel, call
+from perdure._people.kinds import Choice
+from perdure._testing.model import ScriptedModel, call
 
 
 @tool(asks_first=True, permission=True, action="pay", target="order")

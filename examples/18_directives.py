@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Command, CommandContext, MentionSettings, Rewrite, ShortCircuit, Skill, Skills
-from perdure.testing import ScriptedModel
+from perdure._testing.model import ScriptedModel
 
 BRIEF = Skill(name="brief", description="How to brief a crew.", body="Say what, where and when, in three lines.")
 

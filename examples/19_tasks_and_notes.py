@@ -5,11 +5,11 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.tasks.storage import scratchpad_tools
+from perdure._tools.tasks.task_list import parse_tasks, task_tools
+from perdure._tools.tasks.todo import todo_tools
 from perdure.events import ValueKept
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.rewritten_task_list import parse_tasks, task_tools
-from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.todo import todo_tools
 
 TOOLS = [*task_tools(), *todo_tools(), *scratchpad_tools()]
 SPLICE = {"content": "Splice the rope", "active_form": "Splicing the rope"}

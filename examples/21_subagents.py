@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Permissions, Request, later, tool
+from perdure._testing.model import ScriptedModel, call, calls
 from perdure.events import SubagentFinished, SubagentStarted, ToolFinished
-from perdure.testing import ScriptedModel, call, calls
 
 
 @tool(permission=True, target="harbour")

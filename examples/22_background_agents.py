@@ -3,8 +3,8 @@
 import asyncio
 
 from perdure import Agent, Request, orchestrator, tool
+from perdure._testing.model import ScriptedModel, call, calls
 from perdure.events import TextDelta
-from perdure.testing import ScriptedModel, call, calls
 
 
 @tool(effect="read")

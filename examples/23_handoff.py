@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Request, tool
+from perdure._testing.model import ScriptedModel, call
 from perdure.events import ViewChanged
-from perdure.testing import ScriptedModel, call
 
 
 @tool

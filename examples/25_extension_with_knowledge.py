@@ -3,7 +3,7 @@
 import asyncio
 
 from perdure import Agent, Command, CommandContext, Extension, Role, ShortCircuit, Skill, tool
-from perdure.testing import ScriptedModel, call
+from perdure._testing.model import ScriptedModel, call
 
 
 @tool(effect="read")

@@ -3,8 +3,8 @@
 import asyncio
 
 from perdure import Accepted, Agent, Entry, Extension, Message, Retry, Run, max_turns, tool, truncated
+from perdure._testing.model import ScriptedModel, call
 from perdure.events import ToolFinished
-from perdure.testing import ScriptedModel, call
 
 
 @tool(effect="read")

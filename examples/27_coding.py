@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Permissions, allow, command, path
-from perdure.extensions import coding
-from perdure.file_history import FileHistory
-from perdure.hosts import SnapshotFolder
-from perdure.testing import ScriptedModel, call
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
+from perdure._tools.files.history import FileHistory
 
 TEST = f"{os.path.realpath(sys.executable)} -B -S test_boat.py"  # in the sandbox, /tmp is another folder
 

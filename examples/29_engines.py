@@ -5,9 +5,9 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Request, ToolContext, planner, reflect, tool
+from perdure._runtime.shutdown import Shutdown
+from perdure._testing.model import ScriptedModel, call
 from perdure.events import AnswerReviewed, PlanMade, RunStarted, ToolFinished
-from perdure.shutdown import Shutdown
-from perdure.testing import ScriptedModel, call
 
 PLAN = """[{"id": "sails", "description": "Order sails"}, {"id": "rope", "description": "Order rope"},
            {"id": "bill", "description": "Add up the bill", "depends_on": ["sails", "rope"]}]"""

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from perdure.cli.command_examples import EXAMPLES
-from perdure.cli.main import root_command
+from perdure._cli.examples import EXAMPLES
+from perdure._cli.main import root_command
 from scripts.json_outputs import OUTPUTS, WITHOUT_JSON, Fields
 
 FILE = "command-line.md"

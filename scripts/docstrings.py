@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure.core.docstring import parse_docstring
+from perdure._core.schema.docstring import parse_docstring
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 WIDTH = 100

@@ -65,15 +65,15 @@ def name_json_type(annotation: str) -> str:
 
 
 GOAL = describe_class(
-    "perdure.goals.goal_record.GoalRecord",
+    "perdure._work.goals.record.GoalRecord",
     objective="string. The objective.",
     scores="array. The score of each iteration, from 0 to 1.",
     exit_code="integer. The exit code of the status.",
 )
-MEMORY = describe_class("perdure.memory.memory_record.MemoryRecord")
-FIRING = describe_class("perdure.scheduling.firing_record.Firing")
-SESSION = describe_class("perdure.core.store.SessionInfo")
-RESTORED = describe_class("perdure.file_history.RestoredFile")
+MEMORY = describe_class("perdure._work.memory.record.MemoryRecord")
+FIRING = describe_class("perdure._work.schedules.firing.Firing")
+SESSION = describe_class("perdure._core.log.store.SessionInfo")
+RESTORED = describe_class("perdure._tools.files.history.RestoredFile")
 EVENT = {"kind": "string. The kind of event; its fields are in [Events](events.md)."}
 SKILL = {
     "name": "string. Name of the skill.",
@@ -85,7 +85,7 @@ SKILL = {
     "problems": "array. What is wrong with it, as texts.",
 }
 GRANT = describe_class(
-    "perdure.core.permission_grants.Grant",
+    "perdure._core.permission.grants.Grant",
     kind="string. `grant`.",
     grant_id="string. Its id, for perdure permissions revoke.",
     rule="string. The grant as a rule.",
@@ -179,18 +179,18 @@ OUTPUTS: Mapping[str, Output] = {
     "sessions import": Output(
         "One line: the new session.", [{**SESSION, "imported": "object. What was left out, and why: `ImportReport`."}]
     ),
-    "sessions du": Output("One line.", [describe_class("perdure.core.store.StoreSize")]),
+    "sessions du": Output("One line.", [describe_class("perdure._core.log.store.StoreSize")]),
     "sessions prune": Output("A line for each session that is deleted, or would be with `--dry-run`.", [SESSION]),
     "files changes": Output(
         "A line for each change of a file, and for each command that may have changed files.",
         [
-            describe_class("perdure.file_history.FileChange"),
-            describe_class("perdure.file_history.UntrackedCommand"),
+            describe_class("perdure._tools.files.history.FileChange"),
+            describe_class("perdure._tools.files.history.UntrackedCommand"),
         ],
     ),
     "files undo": Output("A line for each file.", [RESTORED]),
     "files redo": Output("A line for each file.", [RESTORED]),
-    "search": Output("A line for each match.", [describe_class("perdure.core.store.Hit")]),
+    "search": Output("A line for each match.", [describe_class("perdure._core.log.store.Hit")]),
     "doctor": Output(
         "A line for each check.",
         [{
@@ -201,7 +201,7 @@ OUTPUTS: Mapping[str, Output] = {
         }],
     ),
     "questions": Output(
-        "A line for each open question.", [describe_class("perdure.interaction.slot_view.SlotView")]
+        "A line for each open question.", [describe_class("perdure._people.view.SlotView")]
     ),
     "answer": Output(
         "One line.",
@@ -212,7 +212,7 @@ OUTPUTS: Mapping[str, Output] = {
             "rejected?": "string. With `--reject`: the reason.",
         }],
     ),
-    "inbox": Output("A line for each item.", [describe_class("perdure.core.inbox.InboxItem")]),
+    "inbox": Output("A line for each item.", [describe_class("perdure._core.people.inbox.InboxItem")]),
     "resolve": Output(
         "One line.",
         [{"session_id": "string. The session.", "item_id": "string. The item.", "response": "string. The answer."}],
@@ -245,7 +245,7 @@ OUTPUTS: Mapping[str, Output] = {
     "permissions revoke": Output("One line.", [{**GRANT, "revoked": "boolean. True."}]),
     "schedule list": Output(
         "A line for each schedule.",
-        [describe_class("perdure.scheduling.stored_schedules.ScheduleStatus", timing="string. The timing in words.")],
+        [describe_class("perdure._work.schedules.stored.ScheduleStatus", timing="string. The timing in words.")],
     ),
     "schedule add": Output("One line.", [{"name": "string. The schedule."}]),
     "schedule remove": Output("One line.", [{"name": "string. The schedule."}]),
@@ -257,16 +257,16 @@ OUTPUTS: Mapping[str, Output] = {
     "schedule run-now": Output("One line: the firing.", [FIRING]),
     "schedule serve": Output(
         "A line for each record, as it is stored.",
-        [describe_class("perdure.scheduling.firing_record.ScheduleJournalRecord")]
+        [describe_class("perdure._work.schedules.firing.ScheduleJournalRecord")]
     ),
     "models": Output(
         "A line for each provider; with PROVIDER, for each of its models.",
         [
-            describe_class("perdure.models.usable_providers.ProviderStatus"),
-            describe_class("perdure.models.model_list.ListedModel"),
+            describe_class("perdure._models.catalogue.status.ProviderStatus"),
+            describe_class("perdure._models.endpoint.model_list.ListedModel"),
         ],
     ),
-    "probe": Output("One line.", [describe_class("perdure.models.profile_files.SavedProfile")]),
+    "probe": Output("One line.", [describe_class("perdure._models.catalogue.saved_profiles.SavedProfile")]),
     "skills list": Output("A line for each skill.", [SKILL]),
     "skills show": Output(
         "One line.",
@@ -326,7 +326,7 @@ OUTPUTS: Mapping[str, Output] = {
     "mcp approve": Output("A line for each change.", [CHANGE]),
     "memory list": Output("A line for each memory.", [MEMORY]),
     "memory search": Output(
-        "A line for each hit, the best first.", [describe_class("perdure.memory.memory_record.MemoryHit")]
+        "A line for each hit, the best first.", [describe_class("perdure._work.memory.record.MemoryHit")]
     ),
     "memory add": Output("One line: the memory.", [MEMORY]),
     "memory forget": Output(
@@ -339,7 +339,7 @@ OUTPUTS: Mapping[str, Output] = {
         "One line, with `--output`. Without it, the export itself: a line for each memory.",
         [{"file": "string. The file.", "memories": "integer. Number of memories in it."}, MEMORY],
     ),
-    "memory import": Output("One line.", [describe_class("perdure.memory.memory_json_lines.MemoryImportReport")]),
+    "memory import": Output("One line.", [describe_class("perdure._work.memory.long_term.MemoryImportReport")]),
     "config check": Output(
         "One line.",
         [{
@@ -366,8 +366,8 @@ OUTPUTS: Mapping[str, Output] = {
             "settings": "object. Settings that need trust, each with its effect.",
         }],
     ),
-    "review": Output("One line.", [describe_class("perdure.reviewing.review.Review")]),
-    "eval": Output("One line: the report.", [describe_class("perdure.evaluating.evaluation_report.EvaluationReport")]),
+    "review": Output("One line.", [describe_class("perdure._work.judging.reviews.review.Review")]),
+    "eval": Output("One line: the report.", [describe_class("perdure._work.judging.evals.report.EvaluationReport")]),
     "init": Output(
         "A line for each file.", [{"path": "string. The file.", "status": "string. `created` or `kept`."}]
     ),

@@ -2,7 +2,7 @@
 
     python -m scripts.mutants                         40 mutants of all modules, with a new seed
     python -m scripts.mutants --count 200 --seed 7    so many, and the same ones again
-    python -m scripts.mutants stores core/loop.py     only of these packages and modules of `src/perdure`
+    python -m scripts.mutants stores _core/run/loop.py     only of these packages and modules of `src/perdure`
     python -m scripts.mutants --list                  only say which ones there would be
 
     python -m scripts.mutants --quick                 only with the tests that reach the changed line

@@ -6,8 +6,8 @@ were ever thrown away; so loops are counted, and a run of the tests with too few
 
 import pytest
 
-from perdure.core import fault_injection as faults
-from perdure.core.run import SimulatedCrash
+from perdure._core.run.run import SimulatedCrash
+from perdure._core.values import faults
 
 FEWEST_TESTS = 500
 """Below so many tests nothing is expected: somebody may look at a few that start no run."""

@@ -50,7 +50,7 @@ from perdure import (
     tools_of,
     until,
 )
-from perdure.testing import ScriptedModel
+from perdure._testing.model import ScriptedModel
 
 # mypy: ignore-errors
 

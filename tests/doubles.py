@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
-from perdure.core.error import StoreError
-from perdure.core.event import Entry, Event
-from perdure.core.store import Lease, Store
-from perdure.core.tool import Tool, tool
-from perdure.stores.memory import MemoryStore
+from perdure._core.log.store import Lease, Store
+from perdure._core.tools.tool import Tool, tool
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Entry
+from perdure._core.values.event_class import Event
+from perdure._stores.memory import MemoryStore
 
 SECONDS = 30
 """No test waits longer than this for anything; on a loaded machine little is quick."""

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from perdure.core.event import (
+from perdure._core.log.fold import State
+from perdure._core.values.event import (
     AnswerReviewed,
     Compacted,
     Custom,
-    Event,
     InboxAdded,
     InboxResolved,
     LimitReached,
@@ -16,8 +16,6 @@ from perdure.core.event import (
     ModelReplied,
     ModelRequested,
     PermissionDecided,
-    QuestionAnswered,
-    QuestionAsked,
     ReplyDiscarded,
     RunEnded,
     RunResumed,
@@ -26,8 +24,6 @@ from perdure.core.event import (
     SessionConfigured,
     SessionImported,
     SkillLoaded,
-    SlotClosed,
-    SlotOpened,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
@@ -36,8 +32,8 @@ from perdure.core.event import (
     ValueKept,
     ViewChanged,
 )
-from perdure.core.fold import State
-from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened
+from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 
 
 class RandomLog:

@@ -6,8 +6,8 @@ from typing import cast
 import pytest
 
 from perdure import Agent
-from perdure.core import fault_injection as faults
-from perdure.testing import ScriptedModel
+from perdure._core.values import faults
+from perdure._testing.model import ScriptedModel
 from tests import always_resume
 
 

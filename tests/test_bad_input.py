@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+import perdure.testing
 import pytest
 
 import perdure
-import perdure.testing
 from perdure import (
     Accepted,
     Agent,
@@ -95,24 +95,18 @@ from perdure import (
     user,
     when_tool_called,
 )
-from perdure.core.event import TextDelta
-from perdure.stores.memory import MemoryStore
-from perdure.testing import (
-    FakeClock,
-    MemoryFiles,
-    Recorder,
-    Reply,
-    ScriptedBrowser,
-    ScriptedModel,
-    ScriptedShell,
-    ScriptedWeb,
-    assert_cache_stable,
-    call,
-    calls,
-    check_model,
-    check_store,
-    thinking,
-)
+from perdure._core.values.event import TextDelta
+from perdure._stores.memory import MemoryStore
+from perdure._testing.browser import ScriptedBrowser
+from perdure._testing.cache import assert_cache_stable
+from perdure._testing.clock import FakeClock
+from perdure._testing.files import MemoryFiles
+from perdure._testing.model import Reply, ScriptedModel, call, calls, thinking
+from perdure._testing.model_contract import check_model
+from perdure._testing.recorder import Recorder
+from perdure._testing.shell import ScriptedShell
+from perdure._testing.store_contract.suite import check_store
+from perdure._testing.web import ScriptedWeb
 from tests.bad_input_of_parts import AGENT_ROWS, PARTS_TABLE, SESSION_ROWS, Bad, Never, bad
 
 # mypy: ignore-errors

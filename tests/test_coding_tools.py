@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, later, tool
-from perdure.core.error import ConfigError
-from perdure.extensions import coding
-from perdure.hosts.process_tree import list_descendants
-from perdure.testing import ScriptedModel, call
-from perdure.testing.scripted_shell import ScriptedShell
+from perdure._core.values.error import ConfigError
+from perdure._io.processes.tree import list_descendants
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.shell import ScriptedShell
+from perdure._tools.extensions import coding
 
 
 def names(extension) -> list[str]:
@@ -37,7 +37,7 @@ def test_parts_can_be_left_out_and_tools_of_a_shell_added(tmp_path, monkeypatch)
         "read", "list", "glob", "grep", "write", "edit", "bash",
     ]  # fmt: skip
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("perdure.hosts.git_sandbox.find_system_program", lambda _name: None)
+    monkeypatch.setattr("perdure._tools.git.sandbox.find_system_program", lambda _name: None)
     assert not [each for each in names(coding(tmp_path)) if each.startswith("git_")]
 
 
@@ -98,7 +98,7 @@ def test_there_are_commands_where_they_can_be_parsed_and_confined_to_what_is_pro
     assert not has_commands(coding(home))
     with pytest.raises(ConfigError, match="not the home folder"):
         coding(home, shell=True)
-    monkeypatch.setattr("perdure.coding_tools.has_parser", lambda: False)
+    monkeypatch.setattr("perdure._tools.coding.has_parser", lambda: False)
     assert not has_commands(coding(tmp_path))
     with pytest.raises(ConfigError, match=r"pip install 'perdure\[shell\]'"):
         coding(tmp_path, shell=True)
@@ -119,7 +119,7 @@ async def test_commands_that_read_run_silently_in_the_sandbox_and_others_ask(tmp
 
 
 async def test_without_a_sandbox_every_command_asks_and_the_question_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("perdure.hosts.local_shell.find_bubblewrap", lambda: ((), "there is no bubblewrap"))
+    monkeypatch.setattr("perdure._tools.shell.local.find_bubblewrap", lambda: ((), "there is no bubblewrap"))
     model = ScriptedModel(call("bash", command="cat boat.py"), "Done.")
     agent = Agent(model, extensions=[coding(tmp_path)], permission=Permissions(handler=later))
     (question,) = (await agent.session().run("Look.")).questions

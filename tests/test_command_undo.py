@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, allow_all, open_store
-from perdure.extensions import coding
-from perdure.file_history import FileHistory
-from perdure.hosts import LocalShell, SnapshotFolder
-from perdure.store_maintenance import prune_snapshots
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.shell import exec_tool
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._runtime.maintenance import prune_snapshots
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
+from perdure._tools.files.history import FileHistory
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.tools import exec_tool
 from tests.cli.process import Shell
 
 pytestmark = [pytest.mark.needs("bubblewrap"), pytest.mark.packages("tree_sitter_bash")]
@@ -160,7 +161,7 @@ async def test_what_cannot_be_undone_is_named_at_once_and_in_the_history(place):
 
 
 async def test_a_folder_with_too_much_is_said_to_be_so(place):
-    from perdure.files import folder_look
+    from perdure._io.files import folder_look
 
     for number in range(30):
         (place / f"{number}.txt").write_text("x")
@@ -262,9 +263,9 @@ def test_on_the_command_line_and_in_the_chat_a_removed_folder_comes_back(tmp_pat
     (shell.folder / "run.sh").write_text("echo hi\n")
     script = tmp_path / "model.py"
     script.write_text(
-        "from perdure.cli.main import main\n"
-        "from perdure.models import register\n"
-        "from perdure.testing import ScriptedModel, call\n"
+        "from perdure._cli.main import main\n"
+        "from perdure._models.registry import register\n"
+        "from perdure._testing.model import ScriptedModel, call\n"
         "register('fixed', lambda _: ScriptedModel(call('bash', command='rm -rf src run.sh'), 'Removed.'))\n"
         "main()\n"
     )

@@ -6,20 +6,22 @@ import sys
 import pytest
 
 from perdure import Agent, Limits, Permissions, later
-from perdure.config import BadConfig, TrustedFiles, load_config
-from perdure.context.agent_role import Role
-from perdure.core.error import ConfigError
-from perdure.core.run_function_types import get_engine_name
-from perdure.memory.long_term_memory import LongTermMemory
-from perdure.testing import ScriptedModel
-from perdure.toolkits.post_to_inbox_tool import post_to_inbox
+from perdure._config.error import BadConfig
+from perdure._config.load import load_config
+from perdure._config.trusted import TrustedFiles
+from perdure._context.role import Role
+from perdure._core.run.spec import get_engine_name
+from perdure._core.values.error import ConfigError
+from perdure._testing.model import ScriptedModel
+from perdure._tools.people import post_to_inbox
+from perdure._work.memory.long_term import LongTermMemory
 
 WHOLE = """\
 model = "demo"
 name = "mate"
 description = "Helps on deck."
 instructions_file = "instructions.md"
-tools = ["perdure.toolkits.post_to_inbox_tool:post_to_inbox"]
+tools = ["perdure._tools.people:post_to_inbox"]
 store = "sqlite:kept/sessions.db"
 workdir = "deck"
 project = true
@@ -189,10 +191,7 @@ def test_what_goes_wrong_when_the_agent_is_made_has_its_line_too(write):
     for text, line in (
         ('\nmodel = "no such provider"\n', 2),
         (
-            (
-                'model = "demo"\ntools = [\n "perdure.toolkits.post_to_inbox_tool:post_to_inbox",\n'
-                ' "no_such_module:x",\n]\n'
-            ),
+            ('model = "demo"\ntools = [\n "perdure._tools.people:post_to_inbox",\n "no_such_module:x",\n]\n'),
             2,
         ),
         ('model = "demo"\n[compaction]\n\nmodel = "no such provider"\n', 4),
@@ -321,7 +320,7 @@ extension = Extension(name="watch")
 
 
 def test_a_trusted_file_may_name_an_engine_that_its_imports_register(write, folder, monkeypatch):
-    monkeypatch.setattr("perdure.engines._factories", {})
+    monkeypatch.setattr("perdure._engines.registry._factories", {})
     (folder / "own.py").write_text(OWN_ENGINE, encoding="utf-8")
     path = write('model = "demo"\nengine = "watchful"\n[extensions]\nimports = ["./own.py:extension"]\n')
     with pytest.raises(BadConfig, match="'engine' decides how often the model is asked"):
@@ -378,7 +377,7 @@ large_results = 8000
 short_results = true
 history = true
 notebook = true
-imports = ["perdure.extensions:history"]
+imports = ["perdure._tools.extensions:history"]
 
 [vault]
 environment = "SHIP_"
@@ -390,7 +389,7 @@ async def test_an_agent_can_be_given_bundles_secrets_and_files(write, folder, mo
     monkeypatch.setenv("SHIP_RADIO", "hush-hush-1")
     (folder / "secrets.json").write_text('{"engine": "hush-hush-2"}', encoding="utf-8")
     (folder / "secrets.json").chmod(0o600)
-    text = EQUIPPED.replace('imports = ["perdure.extensions:history"]\n', "")
+    text = EQUIPPED.replace('imports = ["perdure._tools.extensions:history"]\n', "")
     agent = load_config(write(text), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["large_results", "short_results", "history", "notebook"]
     assert agent.mentions is not None
@@ -411,7 +410,7 @@ async def test_an_agent_can_be_given_a_memory(write, folder):
 @pytest.mark.packages("pydantic_monty")
 def test_an_agent_can_be_given_tool_search_and_code_mode(write):
     text = 'model = "demo"\n[extensions]\ncode_mode = true\ntool_search = 5\n'
-    text += 'imports = ["perdure.extensions:history"]'
+    text += 'imports = ["perdure._tools.extensions:history"]'
     agent = load_config(write(text), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["history", "tool_search", "code_mode"]
     agent = load_config(write('model = "demo"\n[extensions]\ntool_search = true'), trusted=True).agent()
@@ -419,15 +418,17 @@ def test_an_agent_can_be_given_tool_search_and_code_mode(write):
 
 
 def test_an_extension_may_be_imported_or_made_by_a_function(write):
-    agent = load_config(write('model = "demo"\n[extensions]\nimports = ["perdure.extensions:history"]'), trusted=True)
+    agent = load_config(
+        write('model = "demo"\n[extensions]\nimports = ["perdure._tools.extensions:history"]'), trusted=True
+    )
     assert [each.name for each in agent.agent().extensions] == ["history"]
 
 
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
-        ('[extensions]\nimports = ["perdure.extensions:hystory"]', 3, "did you mean 'history'"),
-        ('[extensions]\nimports = ["perdure.core.argument_checks:require_text"]', 3, "makes none"),
+        ('[extensions]\nimports = ["perdure._tools.extensions:hystory"]', 3, "did you mean 'history'"),
+        ('[extensions]\nimports = ["perdure._core.values.checks:require_text"]', 3, "makes none"),
         ('[extensions]\nimports = ["perdure:__version__"]', 3, "no Extension"),
         ("[extensions]\nlarge_results = 5", 3, "max_characters=5"),
         ("[extensions]\ntool_search = -1", 3, "threshold=-1"),
@@ -468,7 +469,7 @@ def test_without_a_store_sessions_are_kept_in_memory(write):
 
 @pytest.mark.packages("mcp")
 def test_the_servers_of_the_file_are_an_extension_between_imports_and_search(write):
-    text = 'model = "demo"\n[extensions]\ntool_search = true\nimports = ["perdure.extensions:history"]\n'
+    text = 'model = "demo"\n[extensions]\ntool_search = true\nimports = ["perdure._tools.extensions:history"]\n'
     servers = '[mcp.servers.charts]\ncommand = "charts"\n'
     agent = load_config(write(f"{text}{servers}"), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["history", "mcp", "tool_search"]
@@ -477,7 +478,7 @@ def test_the_servers_of_the_file_are_an_extension_between_imports_and_search(wri
 
 
 def test_memory_comes_before_what_is_imported(write):
-    text = '[memory]\nfile = "m.db"\n[extensions]\nnotebook = true\nimports = ["perdure.extensions:history"]'
+    text = '[memory]\nfile = "m.db"\n[extensions]\nnotebook = true\nimports = ["perdure._tools.extensions:history"]'
     agent = load_config(write(f'model = "demo"\n{text}'), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["notebook", "memory", "history"]
 

@@ -1,7 +1,8 @@
 """`perdure.events`: the public place of every event."""
 
 import perdure.events
-from perdure.core.event import EVENTS, Entry, Event, ModelEvent, PlannedTask
+from perdure._core.values.event import EVENTS, Entry, ModelEvent, PlannedTask
+from perdure._core.values.event_class import Event
 
 
 def test_every_event_is_public():

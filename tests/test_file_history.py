@@ -6,12 +6,12 @@ import os
 import pytest
 
 from perdure import Agent, allow_all, orchestrator
-from perdure.core.error import ConfigError
-from perdure.extensions import coding
-from perdure.file_history import FileHistory
-from perdure.hosts import SnapshotFolder
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.file_reads_and_changes import FileAccessRecord
+from perdure._core.values.error import ConfigError
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
+from perdure._tools.files.history import FileHistory
+from perdure._tools.files.records import FileAccessRecord
 from tests.doubles import list_open_below
 
 
@@ -83,7 +83,7 @@ async def test_runs_are_undone_one_after_another_and_redone_in_reverse(history, 
 
 
 async def test_commands_that_may_have_changed_files_are_listed_by_run(tmp_path):
-    from perdure.testing.scripted_shell import ScriptedShell
+    from perdure._testing.shell import ScriptedShell
 
     model = ScriptedModel(
         call("bash", command="ls && cat x"), call("bash", command="ls && make"), "First.",

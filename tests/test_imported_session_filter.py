@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.event import (
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import (
     Compacted,
     Custom,
     Entry,
@@ -21,8 +21,8 @@ from perdure.core.event import (
     Unknown,
     ViewChanged,
 )
-from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.imported_session_filter import (
+from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure._runtime.transfer import (
     ENDING_IMPORTED,
     MAX_DEPTH,
     MAX_NUMBER,

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, McpServer, Permissions, allow, deny, later, mcp_extension, tool
-from perdure.core.error import ConfigError
-from perdure.core.event import ToolProgress
-from perdure.core.message import Status
-from perdure.mcp_extension import McpServers
-from perdure.testing import ScriptedModel, call
+from perdure import Agent, Limits, McpServer, Permissions, allow, deny, later, tool
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import ToolProgress
+from perdure._core.values.message import Status
+from perdure._mcp import servers as mcp_extension
+from perdure._mcp.servers import McpServers
+from perdure._testing.model import ScriptedModel, call
 
 pytestmark = pytest.mark.packages("mcp")
 pytest.importorskip("mcp")
@@ -201,7 +202,7 @@ async def test_only_what_was_shown_is_approved(tmp_path):
 
 
 async def test_a_server_that_was_down_is_tried_again_during_a_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("perdure.mcp_extension.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("perdure._mcp.servers.RETRY_SECONDS", 0.0)
     servers = connect("late_license", tmp_path, permission=False)
 
     @tool
@@ -225,7 +226,7 @@ async def test_a_server_that_was_down_is_tried_again_during_a_run(tmp_path, monk
 
 
 async def test_the_end_of_a_run_does_not_wait_for_a_server_that_is_down(monkeypatch):
-    monkeypatch.setattr("perdure.mcp_extension.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("perdure._mcp.servers.RETRY_SECONDS", 0.0)
     servers = McpServers(scripted("initialize_hangs", start_timeout_seconds=0.05))
     async with Agent(ScriptedModel("one", "two"), extensions=[servers.extension]) as agent:
         servers.pool.servers["s"] = scripted("initialize_hangs", start_timeout_seconds=600)
@@ -384,7 +385,7 @@ async def test_an_allowed_tool_of_a_server_that_is_down_is_missed_when_it_is_cal
 
 @pytest.mark.packages("pydantic_monty")
 async def test_programs_and_catalogues_of_tools_have_those_of_servers():
-    from perdure.extensions import code_mode, tool_search
+    from perdure._tools.extensions import code_mode, tool_search
 
     servers = connect("kind", permission=False)
     search = ScriptedModel(call("load_tools", query="echo a text"), ECHO, "done")

@@ -30,7 +30,12 @@ from perdure import (
     truncated,
     user,
 )
-from perdure.core.event import (
+from perdure._core.permission.gate import later
+from perdure._core.permission.grants import Grants
+from perdure._core.run.loop import react, run_turn
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.stop import max_turns
+from perdure._core.values.event import (
     AutoContinued,
     Compacted,
     CompactionStarted,
@@ -53,15 +58,12 @@ from perdure.core.event import (
     UsageReported,
     ViewChanged,
 )
-from perdure.core.loop import react, run_turn
-from perdure.core.message import Image, Status, Text, Thinking, assistant
-from perdure.core.outcome import Outcome
-from perdure.core.permissions import Grants, later
-from perdure.core.stop_conditions import max_turns
-from perdure.replaying.difference_text import describe_event
-from perdure.replaying.replay import Divergence, Source, replay
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
+from perdure._core.values.message import Image, Status, Text, Thinking, assistant
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls, pause
+from perdure._work.replay.differences import Divergence, describe_event
+from perdure._work.replay.replay import Source, replay
 
 pytestmark = pytest.mark.resumed
 
@@ -406,7 +408,7 @@ async def test_other_instructions_are_a_divergence_at_the_first_request():
 
 
 async def test_a_document_that_tells_the_instructions_shows_what_has_changed_in_them():
-    from perdure.session_transfer import export_session
+    from perdure._runtime.transfer import export_session
 
     agent = await recorded(Agent(two_turns(), tools=[depth], instructions="Be brief.\nBe kind."))
     document = await export_session(agent.store, "s", prefixes=(await replay(agent, "s")).prefixes)

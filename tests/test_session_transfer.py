@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from perdure import Agent, ConfigError, EntryTooNew, SessionNotFound, tool
-from perdure.core.error import SessionBusy, SessionExists
-from perdure.core.event import Entry, MessageAdded, RunStarted, SessionImported
-from perdure.core.log_codec import UPCASTERS
-from perdure.core.message import Image, user
-from perdure.core.store import Lease
-from perdure.imported_session_filter import ImportReport
-from perdure.session_transfer import FORMAT, PromptPrefix, export_session, import_session, read_document
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._core.log.codec import UPCASTERS
+from perdure._core.log.store import Lease
+from perdure._core.values.error import SessionBusy, SessionExists
+from perdure._core.values.event import Entry, MessageAdded, RunStarted, SessionImported
+from perdure._core.values.message import Image, user
+from perdure._runtime.transfer import FORMAT, ImportReport, PromptPrefix, export_session, import_session, read_document
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
 
 pytestmark = pytest.mark.resumed
 

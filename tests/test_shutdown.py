@@ -21,13 +21,15 @@ from perdure import (
     react,
     tool,
 )
-from perdure.core.event import QuestionAsked, ReplyFinished, RunEnded, RunWaiting, TextDelta, ToolFinished
-from perdure.core.fold import fold_entries
-from perdure.core.store import Post, Store
-from perdure.runtime.subagents.delegation_tools import orchestrator
-from perdure.shutdown import Shutdown, SignalHandlers
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Recorder, ScriptedModel, call, calls, pause
+from perdure._core.log.fold import fold_entries
+from perdure._core.log.store import Post, Store
+from perdure._core.values.event import ReplyFinished, RunEnded, RunWaiting, TextDelta, ToolFinished
+from perdure._core.values.event_class import QuestionAsked
+from perdure._runtime.shutdown import Shutdown, SignalHandlers
+from perdure._runtime.subagents.delegation import orchestrator
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call, calls, pause
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 

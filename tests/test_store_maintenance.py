@@ -19,12 +19,10 @@ from perdure import (
     open_store,
     tool,
 )
-from perdure.core.event import Custom, Entry
-from perdure.core.store import StoreSize
-from perdure.extensions import coding
-from perdure.file_history import FileHistory
-from perdure.hosts import SnapshotFolder
-from perdure.store_maintenance import (
+from perdure._core.log.store import StoreSize
+from perdure._core.values.event import Custom, Entry
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._runtime.maintenance import (
     delete_sessions,
     list_expendable_sessions,
     list_snapshot_digests,
@@ -33,9 +31,12 @@ from perdure.store_maintenance import (
     require_maintainable_store,
     restore,
 )
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call
-from perdure.toolkits.file_reads_and_changes import FileAccessRecord
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
+from perdure._tools.files.history import FileHistory
+from perdure._tools.files.records import FileAccessRecord
 
 DAY = 86_400.0
 
@@ -328,7 +329,7 @@ def test_what_another_process_stores_while_it_is_found_to_be_unused_is_kept(snap
 async def test_a_session_that_is_used_while_the_sessions_are_listed_keeps_its_contents(change, snapshots, monkeypatch):
     session = await change("first", "a", "one")
     age(snapshots)
-    monkeypatch.setattr("perdure.runtime.stored_session._PAGE_SIZE", 1)
+    monkeypatch.setattr("perdure._runtime.session.stored._PAGE_SIZE", 1)
     await change("second", "b", "two")
     read = session.store.read
 
@@ -359,7 +360,7 @@ async def test_a_removal_that_was_cut_off_is_finished_by_the_next(change, snapsh
         unlink(place)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("perdure.files.file_snapshot_folder.os.unlink", die)
+    monkeypatch.setattr("perdure._io.files.snapshots.os.unlink", die)
     with pytest.raises(KeyboardInterrupt):
         snapshots.remove_unused((), stored_before=time.time() - HOUR * 1.9)
     assert len(stored(snapshots)) == 3

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from perdure.configuring import table_classes
-from perdure.models.model_families import MODEL_FAMILIES
-from perdure.models.provider_catalog import PROVIDERS
+from perdure._config import tables
+from perdure._models.catalogue.families import MODEL_FAMILIES
+from perdure._models.catalogue.providers import PROVIDERS
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 NUMBER = re.compile(
@@ -30,18 +30,16 @@ TABLE = Path(__file__).with_suffix(".txt")
 MODULES = (
     "perdure",
     "perdure.events",
-    "perdure.credentials",
+    "perdure._credentials",
     "perdure.hosts",
-    "perdure.interaction",
+    "perdure._people",
     "perdure.models",
     "perdure.stores",
     "perdure.testing",
 )
 """The modules whose names are public."""
 TABLES_OF_THE_FILE = [
-    name
-    for name, value in vars(table_classes).items()
-    if inspect.isclass(value) and value.__module__ == table_classes.__name__
+    name for name, value in vars(tables).items() if inspect.isclass(value) and value.__module__ == tables.__name__
 ]
 """The tables of a configuration file: their fields are options of everyone who writes one."""
 
@@ -55,7 +53,7 @@ def list_defaults() -> list[str]:
     """Return a row for each option of the public names and of the configuration file that has a default."""
     rows = set[str]()
     for name in TABLES_OF_THE_FILE:
-        rows.update(_list_of_class(f"{table_classes.__name__}.{name}", getattr(table_classes, name)))
+        rows.update(_list_of_class(f"{tables.__name__}.{name}", getattr(tables, name)))
     for module in map(importlib.import_module, MODULES):
         for name in module.__all__:
             value = getattr(module, name)

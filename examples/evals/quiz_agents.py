@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from perdure import Agent, Limits, Price, Request, ToolCall, ToolContext, ToolError, Usage, tool
-from perdure.testing import Reply, ScriptedModel, call
+from perdure._testing.model import Reply, ScriptedModel, call
 
 CAPITALS = {
     "France": "Paris",

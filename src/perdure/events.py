@@ -5,7 +5,7 @@
 Their order is described in `docs/concepts/events.md`.
 """
 
-from .core.event import (
+from ._core.values.event import (
     AnswerReviewed,
     AutoContinued,
     CancelRequested,
@@ -16,7 +16,6 @@ from .core.event import (
     EntriesLost,
     Entry,
     ErrorRaised,
-    Event,
     FailedOver,
     GrantRevoked,
     GuardrailTripped,
@@ -33,9 +32,6 @@ from .core.event import (
     PlanMade,
     PlannedTask,
     PostTaken,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionWithdrawn,
     ReplyDiscarded,
     ReplyFinished,
     RetryScheduled,
@@ -47,9 +43,6 @@ from .core.event import (
     SessionImported,
     SessionOpened,
     SkillLoaded,
-    SlotClosed,
-    SlotOpened,
-    SlotUpdated,
     SubagentFinished,
     SubagentStarted,
     TextDelta,
@@ -66,6 +59,15 @@ from .core.event import (
     ValueKept,
     ViewChanged,
     WatcherDropped,
+)
+from ._core.values.event_class import (
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionWithdrawn,
+    SlotClosed,
+    SlotOpened,
+    SlotUpdated,
 )
 
 __all__ = (

@@ -52,18 +52,18 @@ def test_the_allowed_directions_are_allowed(package):
         package(
             {
                 "core/run": "",
-                "net/http_transport": "import perdure.core.run",
-                "toolkits/web": "import perdure.net.pooled_http_transport",
-                "models/demo_model": "import perdure.core.run",
-                "runtime/agent_spec": "import perdure.toolkits.web, perdure.models.demo_model",
-                "runtime/run_builder": "import perdure.runtime.agent_spec",
-                "runtime/driver": "import perdure.runtime.run_builder",
-                "runtime/session": "import perdure.runtime.driver",
-                "runtime/subagents/as_tool": "import perdure.runtime.session",
-                "runtime/agent": "import perdure.runtime.subagents.subagent_tool",
-                "config": "import perdure.runtime.agent",
-                "cli/main": "import perdure.config",
-                "testing/scripted": "import perdure.cli.main",
+                "net/http_transport": "import perdure._core.run.run",
+                "toolkits/web": "import perdure._io.http.pooled",
+                "models/demo_model": "import perdure._core.run.run",
+                "runtime/agent_spec": "import perdure.toolkits.web, perdure._models.local.demo_model",
+                "runtime/run_builder": "import perdure._runtime.agent.spec",
+                "runtime/driver": "import perdure._runtime.agent.build",
+                "runtime/session": "import perdure._runtime.session.driver",
+                "runtime/subagents/as_tool": "import perdure._runtime.session.session",
+                "runtime/agent": "import perdure._runtime.subagents.tool",
+                "config": "import perdure._runtime.agent.agent",
+                "cli/main": "import perdure._config.load",
+                "testing/scripted": "import perdure._cli.main",
             }
         )
     )
@@ -162,55 +162,54 @@ def test_nothing_in_the_package_imports_its_public_face():
 OPENERS = frozenset({"open", "os.open", "io.open", "os.fdopen", "open_code"})
 OPENING_METHODS = frozenset({"read_text", "read_bytes", "write_text", "write_bytes"})
 OWN_FILES = {
-    "perdure.cli.chat.input_history": "the history of typed prompts",
-    "perdure.cli.completion": "the completion script of a shell",
-    "perdure.cli.init": "files in a folder that the user names on the command line",
-    "perdure.cli.run_and_resume": "a JSON Schema that the user names on the command line",
-    "perdure.cli.mcp_serve": "the tokens that the user names on the command line",
-    "perdure.cli.terminal_output": "the null device",
-    "perdure.cli.run_trace": "a file that the user names on the command line",
-    "perdure.cli.trace": "a file that the user names on the command line",
-    "perdure.cli.sessions_transfer": "a file that the user names on the command line",
-    "perdure.core.open_without_links": "what `perdure.files`, or a gate, has resolved and checked",
-    "perdure.core.path_target": "the target that a gate has seen",
-    "perdure.core.tool_worker_main": "the null device, in the place of standard input",
-    "perdure.evaluating.report_page": "the parts of the page, which are in the package",
-    "perdure.goals.goal_worktree": "the ignore file beside the worktrees of goals",
-    "perdure.hosts.git_pack_index": "a copy of a pack of a repository, in a private folder",
-    "perdure.hosts.git_private_copy": "a private copy of the data of a repository, in a folder of its own",
-    "perdure.hosts.git_takeover": "locks and logs of a repository, below the open folders of its data",
-    "perdure.hosts.local_git": "the entry of a work tree that it makes",
-    "perdure.hosts.mount_check": "what the kernel says about mounts",
-    "perdure.hosts.output_capture": "spool files, in a folder of its own",
-    "perdure.hosts.private_folder": "temporary folders, to lock them and to see whether they are locked",
-    "perdure.hosts.running_command": "a file without a name, with what a command is given",
-    "perdure.hosts.runtime_file_covers": "empty files in the place of missing ones of the runtime, at resolved paths",
-    "perdure.hosts.sandbox_placeholder_lock": "lock files, in a folder of its own",
-    "perdure.hosts.process_tree": "what the kernel says about processes",
-    "perdure.hosts.supervised_browser_program": "the pipe that its host has made",
-    "perdure.hosts.chromium_process": "the pipe in the folder that it has made",
-    "perdure.hosts.process_supervisor": "what the kernel says about processes, and the environment that its host wrote",
-    "perdure.mcp.login.login_file": "the lock of those who refresh a login to an MCP server",
-    "perdure.mcp_server.bounded_line_reader": "standard input, and the null device in its place",
-    "perdure.mcp.pin_file": "the programs of servers, to hash them",
-    "perdure.models.codex.login_file": "the login of another program",
-    "perdure.models.vertex_environment": "the credentials of another program",
-    "perdure.models.local.weights_file": "the weights that the user names",
-    "perdure.models.price_lookup": "the cached list of prices",
-    "perdure.models.profile_files": "the profiles of endpoints",
-    "perdure.tracing.trace_page": "the parts of the page, which are in the package",
-    "perdure.tracing.tracer": "a file that the program names",
-    "perdure.tracing.web_page_parts": "the colours of pages, which are in the package",
+    "perdure._cli.chat.completion": "the history of typed prompts",
+    "perdure._cli.services.completion": "the completion script of a shell",
+    "perdure._cli.run.init": "files in a folder that the user names on the command line",
+    "perdure._cli.run.command": "a JSON Schema that the user names on the command line",
+    "perdure._cli.services.mcp_serve": "the tokens that the user names on the command line",
+    "perdure._cli.terminal.output": "the null device",
+    "perdure._cli.run.trace": "a file that the user names on the command line",
+    "perdure._cli.sessions.trace": "a file that the user names on the command line",
+    "perdure._cli.sessions.transfer": "a file that the user names on the command line",
+    "perdure._core.permission.targets.path": "what `perdure.files`, or a gate, has resolved and checked",
+    "perdure._core.permission.targets.path": "the target that a gate has seen",
+    "perdure._core.tools.worker.main": "the null device, in the place of standard input",
+    "perdure._work.judging.evals.page": "the parts of the page, which are in the package",
+    "perdure._work.goals.worktree": "the ignore file beside the worktrees of goals",
+    "perdure._tools.git.pack_index": "a copy of a pack of a repository, in a private folder",
+    "perdure._tools.git.private_copy": "a private copy of the data of a repository, in a folder of its own",
+    "perdure._tools.git.takeover": "locks and logs of a repository, below the open folders of its data",
+    "perdure._tools.git.local": "the entry of a work tree that it makes",
+    "perdure._tools.sandbox.mount_check": "what the kernel says about mounts",
+    "perdure._tools.shell.output": "spool files, in a folder of its own",
+    "perdure._io.processes.private_folder": "temporary folders, to lock them and to see whether they are locked",
+    "perdure._tools.shell.command": "a file without a name, with what a command is given",
+    "perdure._tools.sandbox.covers": "empty files in the place of missing ones of the runtime, at resolved paths",
+    "perdure._tools.shell.placeholders": "lock files, in a folder of its own",
+    "perdure._io.processes.tree": "what the kernel says about processes",
+    "perdure._tools.browser.supervised": "the pipe that its host has made",
+    "perdure._tools.browser.chromium": "the pipe in the folder that it has made",
+    "perdure._io.processes.supervisor": "what the kernel says about processes, and the environment that its host wrote",
+    "perdure._mcp.login.file": "the lock of those who refresh a login to an MCP server",
+    "perdure._mcp.server.stdio": "standard input, and the null device in its place",
+    "perdure._mcp.pins": "the programs of servers, to hash them",
+    "perdure._models.wires.codex": "the login of another program",
+    "perdure._models.wires.google_environment": "the credentials of another program",
+    "perdure._models.local.weights": "the weights that the user names",
+    "perdure._models.catalogue.prices": "the cached list of prices",
+    "perdure._models.catalogue.saved_profiles": "the profiles of endpoints",
+    "perdure._tracing.view.page": "the parts of the page, which are in the package",
+    "perdure._tracing.collect.tracer": "a file that the program names",
+    "perdure._tracing.view.page_parts": "the colours of pages, which are in the package",
 }
 """Modules that open files of their own; everything that a project or a model names goes through `perdure.files`."""
 
 
 PAST_THE_LIMITS = {
-    "perdure.core.run",
-    "perdure.core.model_without_limit_checks",
-    "perdure.core.loop",
-    "perdure.core.aside_model_requests",
-    "perdure.context.compaction",
+    "perdure._core.run.run",
+    "perdure._core.run.requests",
+    "perdure._core.run.loop",
+    "perdure._context.history.compaction",
 }
 """The modules that ask the model of a run past its limits and its log, and check, store and count by themselves."""
 
@@ -228,14 +227,14 @@ def test_the_model_of_a_run_is_asked_through_its_limits():
 
 
 def test_values_are_converted_where_types_are_prepared_for_several_threads():
-    """msgspec crashes if two threads are the first to use a type; `core/thread_safe_msgspec.py` prepares it."""
+    """msgspec crashes if two threads are the first to use a type; `_core/values/jsonable.py` prepares it."""
     found = {
         module.name
         for module in modules()
         for node in module.nodes
         if isinstance(node, ast.Attribute) and node.attr == "convert" and ast.unparse(node) == "msgspec.convert"
     }
-    assert found == {"perdure.core.thread_safe_msgspec", "perdure.core.schema"}
+    assert found == {"perdure._core.values.jsonable", "perdure._core.schema.parameters"}
 
 
 def is_of_run(node: ast.Attribute) -> bool:
@@ -249,7 +248,7 @@ def test_files_that_others_name_are_opened_by_one_package():
         module.name for module in modules() for node in module.nodes if isinstance(node, ast.Call) and is_opening(node)
     }
     stores = {name for name in found if name.startswith(("perdure.stores.", "perdure.testing.", "perdure.files."))}
-    strangers = found - stores - {*OWN_FILES} - {"perdure.toolkits.basic_tools"}  # `ConfinedTextFolder.read_text`
+    strangers = found - stores - {*OWN_FILES} - {"perdure._tools.basic"}  # `ConfinedTextFolder.read_text`
     assert sorted(strangers) == []
     assert sorted({*OWN_FILES} - found) == []
 

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from perdure.cli.main import main
-from perdure.models import register
+from perdure._cli.main import main
+from perdure._models.registry import register
 from tests.goals.roles import ScriptedRoles, verdict
 
 

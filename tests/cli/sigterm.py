@@ -20,16 +20,17 @@ from unittest import mock
 import msgspec
 
 from perdure import Agent, ToolContext, open_store, tool
-from perdure.cli import agent_assembly as equipment
-from perdure.cli import run_session as drive
-from perdure.cli.run_options import AgentOptions, RunCommandOptions
-from perdure.core.event import Event, ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
-from perdure.core.fold import fold_entries
-from perdure.core.log_codec import decode_event, encode_event
-from perdure.core.message import Status
-from perdure.core.store import Store
-from perdure.models import register
-from perdure.testing import ScriptedModel
+from perdure._cli.run import assembly as equipment
+from perdure._cli.run import session as drive
+from perdure._cli.run.options import AgentOptions, RunCommandOptions
+from perdure._core.log.codec import decode_event, encode_event
+from perdure._core.log.fold import fold_entries
+from perdure._core.log.store import Store
+from perdure._core.values.event import ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Status
+from perdure._models.registry import register
+from perdure._testing.model import ScriptedModel
 from tests.faults.zygote import Bell, Nursery, nursery
 from tests.transcript import assert_valid
 
@@ -202,7 +203,7 @@ class Trial:
 
 def events_as_entries(events: list[Event]):
     """As `fold_entries` takes them."""
-    from perdure.core.event import Entry
+    from perdure._core.values.event import Entry
 
     return [Entry(seq, 0.0, event) for seq, event in enumerate(events, 1)]
 
@@ -235,7 +236,7 @@ def main(folder: str, wanted: int, seed: str) -> Findings:
     """One trial after the other, until so many runs were ended in the middle or something is wrong."""
     findings = Findings()
     register("busy", Model)
-    importlib.import_module("perdure.stores.sqlite.file_scheduler")  # what each child would load by itself
+    importlib.import_module("perdure._stores.sqlite.write.scheduler")  # what each child would load by itself
     bell = Bell()
     for number in range(MOST_TRIALS_FOR_ONE * wanted):
         with nursery(bell) as children:

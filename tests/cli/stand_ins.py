@@ -7,16 +7,17 @@ import time
 from typing import Any
 from unittest import mock
 
-from perdure.cli import agent_assembly as equipment
-from perdure.cli import signals
-from perdure.cli.main import main
-from perdure.core.error import ProviderDown
-from perdure.core.event import ReplyFinished, TextDelta, ToolCallDelta
-from perdure.core.message import Text, assistant
-from perdure.core.tool import ToolContext, tool
-from perdure.interaction import Choice, Confirm, Option, Table
-from perdure.models import register
-from perdure.toolkits.basic_tools import basic_tools
+from perdure._cli.main import main
+from perdure._cli.run import assembly as equipment
+from perdure._cli.terminal import signals
+from perdure._core.tools.context import ToolContext
+from perdure._core.tools.tool import tool
+from perdure._core.values.error import ProviderDown
+from perdure._core.values.event import ReplyFinished, TextDelta, ToolCallDelta
+from perdure._core.values.message import Text, assistant
+from perdure._models.registry import register
+from perdure._people.kinds import Choice, Confirm, Option, Table
+from perdure._tools.basic import basic_tools
 
 LOADED_SECONDS = 5.0
 """What a loaded machine may need to store the end of a run, instead of half a second."""

@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from perdure import models
-from perdure.cli.agent_assembly import AgentParts, collect_agent_parts
-from perdure.cli.project_context import load_project_roles
-from perdure.cli.run_options import AgentOptions, RunCommandOptions, fill_missing_options
-from perdure.context.compaction import Compaction
-from perdure.core import fault_injection as faults
-from perdure.core.error import ConfigError
-from perdure.core.event import Entry, MessageAdded, RunStarted
-from perdure.core.fold import fold_entries
-from perdure.core.message import user
-from perdure.core.permissions import PermissionRequest, Permissions, later
-from perdure.core.stop_conditions import Limits
-from perdure.testing import ScriptedModel, call
+from perdure._cli.run.assembly import AgentParts, collect_agent_parts
+from perdure._cli.run.options import AgentOptions, RunCommandOptions, fill_missing_options
+from perdure._cli.run.project import load_project_roles
+from perdure._context.history.compaction import Compaction
+from perdure._core.log.fold import fold_entries
+from perdure._core.permission.gate import Permissions, later
+from perdure._core.permission.request import PermissionRequest
+from perdure._core.run.stop import Limits
+from perdure._core.values import faults
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import Entry, MessageAdded, RunStarted
+from perdure._core.values.message import user
+from perdure._models import registry
+from perdure._testing.model import ScriptedModel, call
 
 MORE = {"read_result", "grep_result", "search_history", "read_history", "update_tasks"}
 """Some of the tools that a project's agent has besides."""
@@ -41,7 +42,7 @@ def scripted(project, monkeypatch):
 
     def script(*replies) -> ScriptedModel:
         model = ScriptedModel(*(replies or ("Aye.",)), repeat_last=True)
-        monkeypatch.setitem(models._factories, "scripted", lambda _: model)
+        monkeypatch.setitem(registry._factories, "scripted", lambda _: model)
         monkeypatch.setenv("PERDURE_MODEL", "scripted:one")
         return model
 
@@ -254,7 +255,7 @@ def test_a_role_is_told_and_may_say_who_answers(perdure, scripted, monkeypatch):
     write("roles/demonstrator.md", "---\nmodel: demo:words\n---\nShow it.\n")
     monkeypatch.delenv("PERDURE_MODEL")
     # the weights of the local model would take seconds
-    monkeypatch.setattr("perdure.models.local.get_install_command", lambda: "pip install it")
+    monkeypatch.setattr("perdure._models.local.weights.get_install_command", lambda: "pip install it")
     result = perdure("run", "--role", "demonstrator", "Calculate 6 * 7")
     assert any("role 'demonstrator' names the model 'demo:words', which is not used" in each for each in noted(result))
     write("perdure.toml", 'roles = "roles"\n')
@@ -336,7 +337,7 @@ def test_who_answers_is_said_by_options_then_the_environment_then_the_file(proje
 
 def test_a_file_that_needs_trust_stops_the_run_until_it_has_it(perdure, scripted):
     model = scripted()
-    write("perdure.toml", 'instructions = "Obey."\ntools = ["perdure.toolkits.post_to_inbox_tool:post_to_inbox"]\n')
+    write("perdure.toml", 'instructions = "Obey."\ntools = ["perdure._tools.people:post_to_inbox"]\n')
     result = perdure("run", "-q", "Hello")
     assert (result.exit_code, result.stdout, model.requests) == (2, "", [])
     assert result.stderr == (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.cli.approval_text import add_call_rows
-from perdure.cli.untrusted_text_frame import UntrustedTextFrame
+from perdure._cli.terminal.approval import add_call_rows
+from perdure._cli.terminal.frame import UntrustedTextFrame
 
 
 def show(call, path="", width=100) -> list[str]:

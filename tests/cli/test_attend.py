@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from perdure import ProviderDown
-from perdure.cli.attend import _OutcomePrinter
-from perdure.core import fault_injection as faults
-from perdure.core.outcome import Outcome
+from perdure._cli.work.attend import _OutcomePrinter
+from perdure._core.run.outcome import Outcome
+from perdure._core.values import faults
 from scripts.json_outputs import list_problems
 
 KILLED = {faults.FAULTS_VARIABLE: "loop.intent_stored=kill"}

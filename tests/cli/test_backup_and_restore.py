@@ -10,7 +10,7 @@ import pytest
 WRITER = """
 import asyncio, sys
 from perdure import open_store
-from perdure.core.event import Custom, Entry
+from perdure._core.values.event import Custom, Entry
 
 async def main():
     store = open_store(sys.argv[1])

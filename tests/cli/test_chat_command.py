@@ -5,9 +5,9 @@ from importlib import util
 
 import pytest
 
-from perdure.cli import chat_command
-from perdure.cli.main import add_default_command
-from perdure.cli.run_options import AgentOptions, RunCommandOptions
+from perdure._cli.chat import command
+from perdure._cli.main import add_default_command
+from perdure._cli.run.options import AgentOptions, RunCommandOptions
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_options_without_a_command_are_those_of_the_chat(arguments, meant):
 
 
 def test_at_a_terminal_no_arguments_mean_the_chat(monkeypatch):
-    monkeypatch.setattr("perdure.cli.main.is_terminal", lambda: True)
+    monkeypatch.setattr("perdure._cli.main.is_terminal", lambda: True)
     assert add_default_command([]) == ["chat"]
 
 
@@ -39,7 +39,7 @@ def test_without_a_terminal_it_names_the_command_for_scripts(perdure):
 
 def test_without_its_packages_the_chat_prints_plain_lines_and_says_why(perdure, monkeypatch):
     monkeypatch.setattr(util, "find_spec", lambda name: None if name == "rich" else sys)
-    monkeypatch.setattr(chat_command, "is_terminal", lambda: True)
+    monkeypatch.setattr(command, "is_terminal", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     started: list[object] = []
 
@@ -47,7 +47,7 @@ def test_without_its_packages_the_chat_prints_plain_lines_and_says_why(perdure, 
         started.append(order)
         return 0
 
-    monkeypatch.setattr("perdure.cli.plain_chat.run_plain_chat", run_plain_chat)
+    monkeypatch.setattr("perdure._cli.chat.plain.run_plain_chat", run_plain_chat)
     result = perdure("chat")
     assert result.exit_code == 0
     assert result.stderr == "this chat prints plain lines: for one in a window, pip install 'perdure[chat]'\n"
@@ -57,7 +57,7 @@ def test_without_its_packages_the_chat_prints_plain_lines_and_says_why(perdure, 
 @pytest.fixture
 def started(monkeypatch):
     """The chats that were started, each with its options; none of them is run."""
-    monkeypatch.setattr(chat_command, "is_terminal", lambda: True)
+    monkeypatch.setattr(command, "is_terminal", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     found: list[tuple[str, RunCommandOptions]] = []
 
@@ -68,8 +68,8 @@ def started(monkeypatch):
 
         return run
 
-    monkeypatch.setattr("perdure.cli.plain_chat.run_plain_chat", run_with("plain", 3))
-    monkeypatch.setattr("perdure.cli.chat.chat_program.run_chat", run_with("window", 4))
+    monkeypatch.setattr("perdure._cli.chat.plain.run_plain_chat", run_with("plain", 3))
+    monkeypatch.setattr("perdure._cli.chat.program.run_chat", run_with("window", 4))
     return found
 
 
@@ -95,7 +95,7 @@ def test_the_chat_is_in_a_window_unless_the_terminal_cannot_show_one(started, re
 
 @pytest.mark.packages("prompt_toolkit", "rich")
 def test_without_its_packages_the_plain_chat_that_was_asked_for_says_nothing(perdure, started, monkeypatch):
-    monkeypatch.setattr(chat_command, "list_missing_packages", lambda: ["rich"])
+    monkeypatch.setattr(command, "list_missing_packages", lambda: ["rich"])
     assert perdure("chat", "--plain").stderr == ""
     assert [name for name, _ in started] == ["plain"]
 
@@ -103,7 +103,7 @@ def test_without_its_packages_the_plain_chat_that_was_asked_for_says_nothing(per
 @pytest.mark.packages("prompt_toolkit", "rich")
 def test_a_configuration_is_offered_for_trust_before_the_chat_begins(perdure, started, monkeypatch):
     offered: list[AgentOptions] = []
-    monkeypatch.setattr(chat_command, "offer_trust_at_terminal", offered.append)
+    monkeypatch.setattr(command, "offer_trust_at_terminal", offered.append)
     perdure("chat", "--model", "demo")
     assert offered == [AgentOptions(model="demo")]
 

@@ -6,8 +6,8 @@ import shlex
 import click
 import pytest
 
-from perdure.cli.command_examples import EXAMPLES
-from perdure.cli.main import add_default_command, root_command
+from perdure._cli.examples import EXAMPLES
+from perdure._cli.main import add_default_command, root_command
 from scripts.command_page import walk_commands
 from scripts.json_outputs import OUTPUTS, WITHOUT_JSON, list_problems
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.cli.default_model import ModelChoice, choose_model, is_in_process_model
-from perdure.models.provider_catalog import PROVIDERS
+from perdure._cli.run.model import ModelChoice, choose_model, is_in_process_model
+from perdure._models.catalogue.providers import PROVIDERS
 
 
 @pytest.fixture(autouse=True)
@@ -11,7 +11,7 @@ def without_keys(monkeypatch):
     """A machine that has no key, and no weights either."""
     for variable in ("PERDURE_MODEL", *[name for each in PROVIDERS for name in each.key_variables]):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr("perdure.models.local.get_install_command", lambda: "pip install it")
+    monkeypatch.setattr("perdure._models.local.weights.get_install_command", lambda: "pip install it")
 
 
 def test_whoever_is_named_answers(monkeypatch):
@@ -41,7 +41,7 @@ def test_whoever_needs_no_key_has_to_be_named(monkeypatch):
 
 
 def test_without_a_key_it_is_the_model_that_runs_here(monkeypatch):
-    monkeypatch.setattr("perdure.models.local.get_install_command", lambda: "")
+    monkeypatch.setattr("perdure._models.local.weights.get_install_command", lambda: "")
     model, reason = choose_model()
     assert model == "local"
     assert reason == (

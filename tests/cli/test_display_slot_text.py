@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.cli.display_slot_text import MAX_CHARACTERS, render_slot
+from perdure._cli.terminal.slots import MAX_CHARACTERS, render_slot
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_slot_that_is_too_long_says_how_much_is_missing():
 
 
 def test_a_line_that_is_too_long_for_the_terminal_keeps_its_mark(monkeypatch):
-    monkeypatch.setattr("perdure.cli.display_slot_text.line_width", lambda _stream: 39)
+    monkeypatch.setattr("perdure._cli.terminal.slots.line_width", lambda _stream: 39)
     rows = render_slot("text", {"text": f"{'.' * 37}Allow this call? {'日' * 40}\t|"}).split("\n")
     assert len(rows) > 3
     assert all(row.startswith("> ") for row in rows)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from perdure.cli import doctor
-from perdure.core.error import AuthFailed
-from perdure.models import register
+from perdure._cli.services import doctor
+from perdure._core.values.error import AuthFailed
+from perdure._models.registry import register
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_home_that_cannot_be_made_is_a_failure(found, monkeypatch, tmp_path):
 
 
 def test_a_network_file_system_is_a_failure(found, monkeypatch):
-    monkeypatch.setattr("perdure.stores.private_paths.find_network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure._stores.files.find_network_file_system", lambda _: "nfs4")
     code, checks = found()
     assert code == 1
     assert "lies on a network file system (nfs4)" in checks["store"]["finding"]
@@ -106,7 +106,7 @@ def test_a_model_that_cannot_be_used_says_why(found, monkeypatch):
     def refuse(name):
         raise AuthFailed("there is no key: set EXAMPLE_API_KEY")
 
-    monkeypatch.setattr("perdure.models._factories", {})
+    monkeypatch.setattr("perdure._models.registry._factories", {})
     register("example", refuse)
     code, checks = found()
     assert (code, checks["model example"]["status"]) == (0, "warn")
@@ -114,15 +114,17 @@ def test_a_model_that_cannot_be_used_says_why(found, monkeypatch):
 
 
 def test_it_says_whether_commands_have_a_sandbox(found, monkeypatch):
-    monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: (("bwrap",), ""))
+    monkeypatch.setattr("perdure._tools.sandbox.bubblewrap.find_bubblewrap", lambda: (("bwrap",), ""))
     assert found()[1]["commands"]["finding"] == "run in a sandbox (bubblewrap)"
-    monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ((), "bubblewrap is not installed"))
+    monkeypatch.setattr(
+        "perdure._tools.sandbox.bubblewrap.find_bubblewrap", lambda: ((), "bubblewrap is not installed")
+    )
     check = found()[1]["commands"]
     assert (check["status"], check["finding"]) == (
         "warn",
         "no sandbox, so that each command is asked about: bubblewrap is not installed",
     )
-    monkeypatch.setattr("perdure.toolkits.command_line.has_parser", lambda: False)
+    monkeypatch.setattr("perdure._tools.shell.parser.has_parser", lambda: False)
     assert found()[1]["commands"]["advice"] == "to let them: pip install 'perdure[shell]'"
 
 
@@ -147,7 +149,7 @@ def test_the_chat_can_be_used_with_its_packages(monkeypatch):
 
 
 def test_on_another_system_agents_run_no_commands(monkeypatch):
-    monkeypatch.setattr("perdure.cli.doctor.os.name", "nt")
+    monkeypatch.setattr("perdure._cli.services.doctor.os.name", "nt")
     assert doctor._check_commands() == ("commands", "ok", "agents run none on this system", "")
 
 

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from perdure.cli import durations_and_sizes as amount
+from perdure._cli.terminal import amounts as amount
 
 CONTEXT = click.Context(click.Command("x"))
 OPTION = click.Option(["--x"])

@@ -11,9 +11,9 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
-from perdure.cli.eval import _note_resume, _ProgressLine
-from perdure.cli.main import root_command
-from perdure.cli.terminal_output import TerminalOutput
+from perdure._cli.main import root_command
+from perdure._cli.terminal.output import TerminalOutput
+from perdure._cli.work.eval import _note_resume, _ProgressLine
 from tests.architecture.source import ROOT
 from tests.cli.process import PATIENCE, await_text
 
@@ -43,7 +43,7 @@ import asyncio
 from pathlib import Path
 
 from perdure import Agent, tool
-from perdure.testing import ScriptedModel, call
+from perdure._testing.model import ScriptedModel, call
 
 
 @tool(effect="at_most_once")
@@ -407,7 +407,7 @@ def progress_of(done: int, cost_usd: float) -> Any:
 
 
 def test_progress_is_a_line_that_is_drawn_anew_and_removed(monkeypatch):
-    monkeypatch.setattr("perdure.cli.eval.uses_cursor", lambda: True)
+    monkeypatch.setattr("perdure._cli.work.eval.uses_cursor", lambda: True)
     screen = Screen()
     line = _ProgressLine(screen)  # type: ignore[arg-type]
     line.clear()
@@ -427,7 +427,7 @@ def test_progress_is_a_line_that_is_drawn_anew_and_removed(monkeypatch):
 
 @pytest.mark.parametrize(("is_quiet", "has_cursor"), [(True, True), (False, False)])
 def test_without_a_terminal_and_in_quiet_progress_is_only_counted(monkeypatch, is_quiet, has_cursor):
-    monkeypatch.setattr("perdure.cli.eval.uses_cursor", lambda: has_cursor)
+    monkeypatch.setattr("perdure._cli.work.eval.uses_cursor", lambda: has_cursor)
     screen = Screen(is_quiet=is_quiet)
     line = _ProgressLine(screen)  # type: ignore[arg-type]
     line.show(progress_of(1, 0.0))

@@ -8,8 +8,8 @@ import click
 import pytest
 
 from perdure import Agent
-from perdure.cli.eval_interruption import EvaluationSignals, list_given_options
-from perdure.testing import ScriptedModel, pause
+from perdure._cli.work.eval_run import EvaluationSignals, list_given_options
+from perdure._testing.model import ScriptedModel, pause
 
 
 @click.command()

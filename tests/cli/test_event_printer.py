@@ -2,10 +2,10 @@
 
 import pytest
 
-from perdure.cli.event_printer import TerminalScreen, format_tool_result
-from perdure.cli.screen import CUT_OFF
-from perdure.cli.terminal_output import TerminalOutput
-from perdure.core.event import (
+from perdure._cli.terminal.output import TerminalOutput
+from perdure._cli.terminal.printer import TerminalScreen, format_tool_result
+from perdure._cli.terminal.screen import CUT_OFF
+from perdure._core.values.event import (
     Compacted,
     ErrorRaised,
     FailedOver,
@@ -15,15 +15,14 @@ from perdure.core.event import (
     ReplyDiscarded,
     RetryScheduled,
     SkillLoaded,
-    SlotOpened,
-    SlotUpdated,
     TextDelta,
     ToolFinished,
     ToolStarted,
     TurnStarted,
     ValueKept,
 )
-from perdure.core.message import Citation, Status, Text, ToolCall, ToolResult, assistant, user
+from perdure._core.values.event_class import SlotOpened, SlotUpdated
+from perdure._core.values.message import Citation, Status, Text, ToolCall, ToolResult, assistant, user
 
 
 @pytest.fixture

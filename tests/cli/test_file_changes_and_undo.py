@@ -7,10 +7,11 @@ import shutil
 
 import pytest
 
-from perdure import Agent, allow_all, models
-from perdure.extensions import coding
-from perdure.hosts import SnapshotFolder
-from perdure.testing import ScriptedModel, call
+from perdure import Agent, allow_all
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._models import registry
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def project(perdure, tmp_path, monkeypatch):
 
     def run(*arguments, script=()):
         model = ScriptedModel(*script, "Done.", repeat_last=True)
-        monkeypatch.setitem(models._factories, "scripted", lambda _: model)
+        monkeypatch.setitem(registry._factories, "scripted", lambda _: model)
         monkeypatch.setenv("PERDURE_MODEL", "scripted:one")
         result = perdure(*arguments)
         result.model = model

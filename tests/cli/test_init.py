@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.init import FILES
-from perdure.models import register
-from perdure.models.provider_catalog import PROVIDERS
-from perdure.testing import ScriptedModel, call
+from perdure._cli.run.init import FILES
+from perdure._models.catalogue.providers import PROVIDERS
+from perdure._models.registry import register
+from perdure._testing.model import ScriptedModel, call
 
 ROOT = Path(__file__).parents[2]
 MODEL = r"[\"' ]((?:anthropic|openai|gemini):(?:claude|gpt|gemini)-[\w.-]*\w)"
@@ -108,7 +108,7 @@ def test_the_rules_of_the_template_hold_under_yes(perdure, tmp_path, monkeypatch
     else:
         writes = [call("write_text", path=name, text="x") for name in ("new.lock", "new.txt")]
     assert perdure("init").exit_code == 0
-    monkeypatch.setattr("perdure.models._factories", {})
+    monkeypatch.setattr("perdure._models.registry._factories", {})
     register("scripted", lambda _: ScriptedModel(*writes, "done"))
     result = perdure("run", "--model", "scripted:x", "--yes", "Write them.")
     assert "denied by the rule deny('*', action='write'" in result.output

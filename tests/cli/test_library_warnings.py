@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from perdure.cli.library_warnings import (
+from perdure._cli.terminal.log import (
     MAX_CHARACTERS,
     MAX_WARNINGS,
     print_library_warnings,

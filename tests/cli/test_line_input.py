@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from perdure.cli.line_input import LineReader
+from perdure._cli.terminal.input import LineReader
 
 
 @pytest.fixture

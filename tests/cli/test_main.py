@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
+from perdure._cli import main
+from perdure._cli.terminal.output import OutputFailed
 from perdure._version import __version__
-from perdure.cli import main
-from perdure.cli.terminal_output import OutputFailed
 from tests.cli.process import PERDURE, STAND_INS
 from tests.test_start import cpu_ms
 
@@ -145,7 +145,7 @@ def test_a_full_disk_is_told(shell):
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_it_starts_in_little_more_time_than_asyncio(option):
     quiet = "import os, sys; os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
-    code = f"{quiet}; sys.argv = ['perdure', {option!r}]; from perdure.cli.main import main; main()"
+    code = f"{quiet}; sys.argv = ['perdure', {option!r}]; from perdure._cli.main import main; main()"
     rounds = [(cpu_ms("pass"), cpu_ms("import asyncio"), cpu_ms(code)) for _ in range(ROUNDS)]
     bare, asyncio, started = (min(times) for times in zip(*rounds, strict=True))
     ratio = (started - bare) / (asyncio - bare)

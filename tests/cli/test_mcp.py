@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from perdure.mcp.login.login_file import LoginFile, StoredLogin
+from perdure._mcp.login.file import LoginFile, StoredLogin
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
 from tests.mcp.servers import SCRIPT, read_lines
 
@@ -280,7 +280,7 @@ def test_changes_of_other_tools_are_not_approved_with_a_named_one(perdure):
 @pytest.mark.parametrize(("answer", "code", "is_approved"), [("n\n", 1, False), ("y\n", 0, True)])
 def test_at_a_terminal_a_change_is_approved_by_a_person(perdure, monkeypatch, answer, code, is_approved):
     monkeypatch.setattr(
-        "perdure.cli.mcp.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True), stdout=sys.stdout)
+        "perdure._cli.services.mcp.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True), stdout=sys.stdout)
     )
     asked = perdure("mcp", "approve", "one", stdin=answer)
     assert asked.exit_code == code
@@ -302,7 +302,7 @@ def test_a_change_that_is_longer_than_the_screen_is_seen_page_by_page(
     pins["one"]["tools"]["echo"] = {"digest": "x", "texts": {"description": [imitation, *map(str, range(155))]}}
     (tmp_path / "home/mcp_pins.json").write_text(json.dumps(pins))
     monkeypatch.setattr(
-        "perdure.cli.mcp.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True), stdout=sys.stdout)
+        "perdure._cli.services.mcp.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True), stdout=sys.stdout)
     )
     asked = perdure("mcp", "approve", "one", stdin=answers)
     assert asked.stderr.count("Enter: more, n: do not approve it") == (1 if answers == "n\n" else 9)

@@ -13,9 +13,9 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from perdure import ConfigError
-from perdure.cli.mcp_serve import _find_tokens, read_tokens
-from perdure.cli.signals import SignalHandler
-from perdure.cli.terminal_output import TerminalOutput
+from perdure._cli.services.mcp_serve import _find_tokens, read_tokens
+from perdure._cli.terminal.output import TerminalOutput
+from perdure._cli.terminal.signals import SignalHandler
 from tests.doubles import until
 from tests.mcp_server.served_tools import WAIT_SECONDS, connected
 
@@ -167,7 +167,7 @@ def test_http_is_served_as_the_options_say(perdure, tmp_path, monkeypatch):
         served.extend([what.offer, options])
         on_started("http://127.0.0.2:99/mcp")
 
-    monkeypatch.setattr("perdure.mcp_server.serve_http", serve_http)
+    monkeypatch.setattr("perdure._mcp.server.serving.serve_http", serve_http)
     (tmp_path / "tokens").write_text("ann aaa\n")
     (tmp_path / "tokens").chmod(0o600)
     result = perdure(
@@ -199,7 +199,7 @@ def test_over_stdio_nothing_is_printed_and_ctrl_c_ends_it(perdure, monkeypatch):
             events.append("cancelled")
             raise
 
-    monkeypatch.setattr("perdure.mcp_server.serve_stdio", serve_stdio)
+    monkeypatch.setattr("perdure._mcp.server.serving.serve_stdio", serve_stdio)
     result = perdure("mcp", "serve")
     assert (result.exit_code, result.output, events) == (130, "", ["cancelled"])
     result = perdure("mcp", "serve")
@@ -221,5 +221,5 @@ def test_a_shutdown_ends_what_is_served(perdure, monkeypatch):
             await asyncio.Event().wait()
 
     monkeypatch.setattr(SignalHandler, "wait_for_shutdown", wait_for_shutdown)
-    monkeypatch.setattr("perdure.mcp_server.serve_stdio", serve_stdio)
+    monkeypatch.setattr("perdure._mcp.server.serving.serve_stdio", serve_stdio)
     assert perdure("mcp", "serve").exit_code == 0

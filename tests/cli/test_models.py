@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from perdure.models.provider_catalog import PROVIDERS
+from perdure._models.catalogue.providers import PROVIDERS
 from tests.coming_from.shows import shows
 from tests.wire.server import Playback, json_reply
 

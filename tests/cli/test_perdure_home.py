@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from perdure.cli.perdure_home import (
+from perdure._cli.home import (
     build_session_not_found,
     check_store_folder,
     describe_open_question,
@@ -17,10 +17,10 @@ from perdure.cli.perdure_home import (
     run_with_store,
     snapshots_path,
 )
-from perdure.core.error import ConfigError, SessionNotFound
-from perdure.core.event import QuestionAsked
-from perdure.files.perdure_home import get_home_file_path
-from perdure.runtime.session import Session
+from perdure._core.values.error import ConfigError, SessionNotFound
+from perdure._core.values.event_class import QuestionAsked
+from perdure._io.home.paths import get_home_file_path
+from perdure._runtime.session.session import Session
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from perdure.cli.permission_prompt import TerminalPermissionPrompt
-from perdure.cli.terminal_output import TerminalOutput
-from perdure.core.event import QuestionAsked, RunResumed
-from perdure.core.permissions import PermissionRequest
+from perdure._cli.terminal.output import TerminalOutput
+from perdure._cli.terminal.permission import TerminalPermissionPrompt
+from perdure._core.permission.request import PermissionRequest
+from perdure._core.values.event import RunResumed
+from perdure._core.values.event_class import QuestionAsked
 from tests.security.emulator import draw_rows
 
 WRITE = 'Write "hello" to the text file {}'
@@ -263,8 +264,8 @@ async def test_a_terminal_that_is_too_narrow_denies(monkeypatch):
 
 
 def test_a_rule_is_shown_with_the_earlier_calls_that_it_would_have_matched():
-    from perdure.cli.permission_prompt import _describe_earlier
-    from perdure.core.permission_grants import Offer
+    from perdure._cli.terminal.permission import _describe_earlier
+    from perdure._core.permission.grants import Offer
 
     assert _describe_earlier(Offer("tool", "r", "m", 1, ("a",))) == "it would have matched 1 earlier call, such as a"
     assert _describe_earlier(Offer("tool", "r", "m", 9, ("a", "b"))).endswith("9 earlier calls, such as a; b")

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from perdure import Agent, Permissions, Verdict, tool
-from perdure.interaction.grant_file import GrantFile
-from perdure.stores import open_store
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.basic_tools import basic_tools
+from perdure._people.grants import GrantFile
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.basic import basic_tools
 from tests.security.emulator import draw_rows
 
 ARGUMENTS = json.dumps({"path": "a.txt", "text": "hello"})

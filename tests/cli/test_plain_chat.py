@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ToolContext, tool
-from perdure.cli import chat_command
-from perdure.cli.screen import CUT_OFF
-from perdure.core.event import MessageAdded, ReplyFinished, RunStarted, TextDelta, ToolFinished
-from perdure.core.message import Text, assistant, user
-from perdure.models import register
-from perdure.stores import open_store
-from perdure.testing import ScriptedModel, call
+from perdure._cli.chat import command
+from perdure._cli.terminal.screen import CUT_OFF
+from perdure._core.values.event import MessageAdded, ReplyFinished, RunStarted, TextDelta, ToolFinished
+from perdure._core.values.message import Text, assistant, user
+from perdure._models.registry import register
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import crashed
 
 
 @pytest.fixture
 def chat(perdure, monkeypatch):
     """Runs the chat with these lines typed: `chat("--session", "s", typed=["Hello"])`."""
-    monkeypatch.setattr(chat_command, "is_terminal", lambda: True)
+    monkeypatch.setattr(command, "is_terminal", lambda: True)
 
     def run(*arguments, typed=()):
         lines = [*typed]
@@ -37,7 +37,7 @@ def chat(perdure, monkeypatch):
             def discard_typed(self):
                 """Do nothing: lines are typed when they are asked for."""
 
-        monkeypatch.setattr("perdure.cli.plain_chat.LineReader", TypedLines)
+        monkeypatch.setattr("perdure._cli.chat.plain.LineReader", TypedLines)
         result = perdure("chat", "--plain", *arguments)
         result.left = lines
         return result
@@ -180,7 +180,7 @@ def test_how_a_run_ended_early_is_noted(chat):
 
 @pytest.mark.packages("tree_sitter_bash")
 def test_the_chat_refuses_yolo_without_a_sandbox(chat, monkeypatch):
-    monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ((), "no bwrap"))
+    monkeypatch.setattr("perdure._tools.sandbox.bubblewrap.find_bubblewrap", lambda: ((), "no bwrap"))
     result = chat("--yolo", "--coding", typed=["Calculate 6 * 7"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("error: --yolo is for commands that run in a sandbox, and here is none: no bwrap")
@@ -228,9 +228,9 @@ def test_a_tool_asks_in_the_session_that_is_open(chat, monkeypatch, commands):
         """Ask for a remark."""
         return f"{await context.ask('Anything else?')}!"
 
-    monkeypatch.setattr("perdure.models._factories", {})
+    monkeypatch.setattr("perdure._models.registry._factories", {})
     register("odd", lambda _: ScriptedModel(call("remark"), "Done."))
-    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda *_, **__: [remark])
+    monkeypatch.setattr("perdure._cli.run.assembly.basic_tools", lambda *_, **__: [remark])
     result = chat("--model", "odd:x", "--no-coding", "--session", "s", typed=[*commands, "Go.", "nothing", "/show"])
     assert result.left == []
     assert result.stdout == "Done.\n"
@@ -251,7 +251,7 @@ class Interrupted:
 
 
 def test_ctrl_c_cancels_the_run_keeps_what_was_written_and_the_chat_goes_on(chat, monkeypatch, tmp_path):
-    monkeypatch.setattr("perdure.models._factories", {})
+    monkeypatch.setattr("perdure._models.registry._factories", {})
     register("odd", lambda _: Interrupted())
     result = chat("--model", "odd:x", "--session", "s", typed=["Tell me.", "Again."])
     assert (result.exit_code, result.left) == (0, [])
@@ -272,9 +272,9 @@ def test_permission_is_asked_below_what_the_model_has_said(chat, monkeypatch):
         """Put a text."""
         return f"put {text}"
 
-    monkeypatch.setattr("perdure.models._factories", {})
+    monkeypatch.setattr("perdure._models.registry._factories", {})
     register("odd", lambda _: ScriptedModel(assistant([Text("I try."), call("put", text="a")]), "Done."))
-    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda *_, **__: [put])
+    monkeypatch.setattr("perdure._cli.run.assembly.basic_tools", lambda *_, **__: [put])
     result = chat("--model", "odd:x", "--no-coding", "--store", "memory:", typed=["Go.", "y"])
     assert result.output.splitlines()[2:] == [
         "> I try.",

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from perdure import Agent
-from perdure.core.error import ConfigError, SessionNotFound
-from perdure.core.outcome import Outcome
-from perdure.toolkits.basic_tools import basic_tools
+from perdure._core.run.outcome import Outcome
+from perdure._core.values.error import ConfigError, SessionNotFound
+from perdure._tools.basic import basic_tools
 from tests.cli.process import STAND_INS
 
 
@@ -22,7 +22,7 @@ def kept(perdure):
 def changed(monkeypatch):
     """The tools as they will be tomorrow: the calculator is gone."""
     tools = [each for each in basic_tools() if each.name != "calculate"]
-    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda *_, **__: tools)
+    monkeypatch.setattr("perdure._cli.run.assembly.basic_tools", lambda *_, **__: tools)
 
 
 def entries_of(perdure, name):
@@ -137,8 +137,8 @@ def test_a_session_that_never_asked_a_model_is_told(perdure, tmp_path):
 
 
 def test_a_session_that_was_summed_up_and_told_otherwise_does_the_same_again(perdure, tmp_path):
-    from perdure.context.compaction import Compaction
-    from perdure.testing import ScriptedModel
+    from perdure._context.history.compaction import Compaction
+    from perdure._testing.model import ScriptedModel
 
     store = f"sqlite:{tmp_path / 'long.db'}"
     compaction = Compaction(model=ScriptedModel("## Goal\nAdd numbers."), keep_recent_messages=0)
@@ -167,7 +167,7 @@ def test_differences_are_coloured_on_a_terminal(shell):
 
 
 def test_a_line_of_a_difference_has_its_colour(monkeypatch):
-    from perdure.cli import replay
+    from perdure._cli.work import replay
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -210,7 +210,7 @@ def test_calls_without_a_model_are_counted_as_left_out(perdure, tmp_path):
     ],
 )
 def test_the_exit_code_of_the_live_part_is_that_of_its_run(outcome, code):
-    from perdure.cli.replay import _outcome_exit_code
+    from perdure._cli.work.replay import _outcome_exit_code
 
     assert _outcome_exit_code(outcome) == code
 
@@ -225,7 +225,7 @@ def test_the_exit_code_of_the_live_part_is_that_of_its_run(outcome, code):
     ],
 )
 def test_only_a_terminal_that_has_colours_gets_them(monkeypatch, line, is_terminal, term, shown):
-    from perdure.cli import replay
+    from perdure._cli.work import replay
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal, raising=False)
     monkeypatch.setenv("TERM", term)
@@ -251,8 +251,8 @@ def test_the_live_part_asks_for_permission_at_the_terminal(perdure, tmp_path, mo
         def discard_typed(self) -> None:
             """Do nothing: lines are typed when they are asked for."""
 
-    monkeypatch.setattr("perdure.cli.line_input.LineReader", TypedLines)
-    monkeypatch.setattr("perdure.cli.terminal_output.can_ask_user", lambda: True)
+    monkeypatch.setattr("perdure._cli.terminal.input.LineReader", TypedLines)
+    monkeypatch.setattr("perdure._cli.terminal.output.can_ask_user", lambda: True)
     last = str(len(entries_of(perdure, "s")))
     result = perdure("replay", "s", "--from", last, "--prompt", "Calculate 1 + 1")
     assert result.exit_code == 0

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from perdure import Agent, Permissions, later, tool, user
-from perdure.core import fault_injection as faults
-from perdure.core.event import (
-    Event,
+from perdure._core.values import faults
+from perdure._core.values.event import (
     MessageAdded,
     ModelRequested,
     RunEnded,
@@ -16,9 +15,10 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.stores import open_store
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.basic_tools import basic_tools
+from perdure._core.values.event_class import Event
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.basic import basic_tools
 from tests.doubles import crashed
 
 paid: list[str] = []
@@ -222,7 +222,7 @@ def test_the_hint_after_an_answer_names_the_store_that_was_named(shop, tmp_path)
 def test_a_run_whose_approved_call_is_of_a_tool_that_is_gone_is_not_continued(perdure, monkeypatch):
     perdure("run", "-q", "--later", "-s", "s", 'Write "hello" to the text file hello.txt')
     kept = [each for each in basic_tools() if each.name == "now"]
-    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda *_, **__: kept)
+    monkeypatch.setattr("perdure._cli.run.assembly.basic_tools", lambda *_, **__: kept)
     result = perdure("resume", "s")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from perdure.core.error import ProviderDown
-from perdure.models import register
-from perdure.testing import ScriptedModel
+from perdure._core.values.error import ProviderDown
+from perdure._models.registry import register
+from perdure._testing.model import ScriptedModel
 from tests.reviewing.conftest import answer, repository, reviewer
 
 __all__ = ["repository"]
@@ -19,7 +19,7 @@ def branch(perdure, repository, monkeypatch):
     """The command, in a repository with a branch; `script(…)` is what the model `reviewer:NAME` does."""
     monkeypatch.chdir(repository)
     scripts: dict[str, ScriptedModel] = {}
-    monkeypatch.setattr("perdure.models._factories", {})
+    monkeypatch.setattr("perdure._models.registry._factories", {})
     register("reviewer", lambda name: scripts[name])
 
     def script(name, *steps):
@@ -147,10 +147,10 @@ def test_without_a_model_it_is_the_one_of_perdure_run_and_the_reason_is_said(bra
 @pytest.mark.parametrize(("names", "verb"), [(["one"], "reads"), (["one", "two"], "read")])
 def test_at_a_terminal_it_says_who_reads_what(branch, monkeypatch, names, verb):
     notes: list[str] = []
-    monkeypatch.setattr("perdure.cli.review.TerminalOutput.note", lambda _, text: notes.append(text))
+    monkeypatch.setattr("perdure._cli.work.review.TerminalOutput.note", lambda _, text: notes.append(text))
     for name in names:
         branch.script(name, answer({}))
-    monkeypatch.setattr("perdure.cli.review.sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr("perdure._cli.work.review.sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True)))
     result = branch("review", *[each for name in names for each in ("-m", f"reviewer:{name}")])
     assert result.exit_code == 0, result.stderr
     named = ", ".join([f"reviewer:{name}" for name in names])
@@ -158,7 +158,7 @@ def test_at_a_terminal_it_says_who_reads_what(branch, monkeypatch, names, verb):
 
 
 def test_a_guide_has_a_limit(branch, tmp_path, monkeypatch):
-    monkeypatch.setattr("perdure.cli.review.MOST_GUIDE_BYTES", 2000)
+    monkeypatch.setattr("perdure._cli.work.review.MOST_GUIDE_BYTES", 2000)
     guide = tmp_path / "rules.md"
     for size, code in ((2000, 0), (2001, 2)):
         guide.write_text("x" * size)
@@ -176,8 +176,8 @@ def test_where_the_review_was_written_is_said(branch, tmp_path):
 
 
 def test_a_limit_of_the_cost_is_that_of_every_reviewer(branch):
-    from perdure.cli.review import _build_limits
-    from perdure.reviewing.branch_reviewer import DEFAULT_LIMITS
+    from perdure._cli.work.review import _build_limits
+    from perdure._work.judging.reviews.reviewer import DEFAULT_LIMITS
 
     assert _build_limits(None) == DEFAULT_LIMITS
     assert _build_limits(0.5) == msgspec.structs.replace(DEFAULT_LIMITS, max_cost_usd=0.5)

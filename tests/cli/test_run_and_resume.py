@@ -11,12 +11,12 @@ import sys
 import click
 import pytest
 
-from perdure.cli.run_and_resume import MOST_BYTES, complete_engine_name, run
-from perdure.core import fault_injection as faults
-from perdure.core.event import TextDelta
-from perdure.core.model import ModelInfo, Price
-from perdure.models import register
-from perdure.testing import ScriptedModel, call
+from perdure._cli.run.command import MOST_BYTES, complete_engine_name, run
+from perdure._core.model.protocol import ModelInfo, Price
+from perdure._core.values import faults
+from perdure._core.values.event import TextDelta
+from perdure._models.registry import register
+from perdure._testing.model import ScriptedModel, call
 from tests.cli.process import PATIENCE, PERDURE, STAND_INS, await_text
 
 ANSWER = "The tool calculate says: 42 (Told by the offline demonstration model.)\n"
@@ -250,7 +250,7 @@ def test_a_session_that_somebody_else_drives_is_left_alone(shell):
 def test_help_imports_nothing_of_what_a_run_needs(arguments):
     code = f"""
 import sys
-from perdure.cli.main import root_command
+from perdure._cli.main import root_command
 try:
     root_command.main({arguments!r})
 finally:
@@ -259,10 +259,10 @@ finally:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=30, check=False)
     assert done.returncode == 0
     assert not {
-        "perdure.runtime.agent",
-        "perdure.config",
-        "perdure.cli.run_session",
-        "perdure.cli.run_options",
+        "perdure._runtime.agent.agent",
+        "perdure._config.load",
+        "perdure._cli.run.session",
+        "perdure._cli.run.options",
     } & set(done.stderr.split())
     assert not [name for name in done.stderr.split() if name.startswith("perdure.context")]
 
@@ -404,7 +404,7 @@ def test_a_schema_that_is_none_is_an_error(perdure, tmp_path, given, problem):
 
 
 def test_every_limit_ends_the_run_and_names_its_option(perdure, monkeypatch):
-    monkeypatch.setattr("perdure.models._factories", {})
+    monkeypatch.setattr("perdure._models.registry._factories", {})
     price = Price(input_usd=1_000.0, output_usd=1_000.0)
 
     class Stuck:
@@ -453,8 +453,8 @@ def test_a_call_that_is_allowed_is_not_asked_about(perdure, tmp_path):
 
 
 def test_yolo_needs_a_sandbox(perdure, monkeypatch):
-    monkeypatch.setattr("perdure.cli.agent_assembly.describe_missing_sandbox", lambda _: "no bwrap")
+    monkeypatch.setattr("perdure._cli.run.assembly.describe_missing_sandbox", lambda _: "no bwrap")
     result = perdure("run", "--yolo", "Calculate 6 * 7")
     assert (result.exit_code, "--yolo is for commands that run in a sandbox" in result.stderr) == (2, True)
-    monkeypatch.setattr("perdure.cli.agent_assembly.describe_missing_sandbox", lambda _: "")
+    monkeypatch.setattr("perdure._cli.run.assembly.describe_missing_sandbox", lambda _: "")
     assert perdure("run", "--yolo", "Calculate 6 * 7").exit_code == 0

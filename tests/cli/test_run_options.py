@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
-from perdure.cli.run_options import AgentOptions, RunCommandOptions, fill_missing_options, is_last_run_from_cli
-from perdure.core.event import Event, MessageAdded, RunEnded, RunStarted
-from perdure.core.fold import State, fold_events
-from perdure.core.message import Message, assistant, user
+from perdure._cli.run.options import AgentOptions, RunCommandOptions, fill_missing_options, is_last_run_from_cli
+from perdure._core.log.fold import State, fold_events
+from perdure._core.values.event import MessageAdded, RunEnded, RunStarted
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Message, assistant, user
 
 
 def state_of(*runs: list[Message], model: str | None = None) -> State:

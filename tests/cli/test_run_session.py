@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ProviderDown
-from perdure.cli.run_options import AgentOptions, RunCommandOptions
-from perdure.cli.run_session import (
+from perdure._cli.run.options import AgentOptions, RunCommandOptions
+from perdure._cli.run.session import (
     LIMIT_OPTIONS,
     _format_next_command,
     _report_outcome,
@@ -16,13 +16,14 @@ from perdure.cli.run_session import (
     format_outcome_usage,
     show_run,
 )
-from perdure.cli.terminal_output import OutputFailed
-from perdure.core.error import ShuttingDown
-from perdure.core.event import Event, QuestionAsked, ReplyFinished, RunEnded, RunResumed, RunStarted, TextDelta
-from perdure.core.message import Usage
-from perdure.core.outcome import Outcome
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, pause
+from perdure._cli.terminal.output import OutputFailed
+from perdure._core.run.outcome import Outcome
+from perdure._core.values.error import ShuttingDown
+from perdure._core.values.event import ReplyFinished, RunEnded, RunResumed, RunStarted, TextDelta
+from perdure._core.values.event_class import Event, QuestionAsked
+from perdure._core.values.message import Usage
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, pause
 from tests.doubles import SECONDS, log_of, of
 
 GENERATED = "0123456789abcdef0123456789abcdef"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from perdure.cli.safe_import_path import remove_working_folder_from_path
+from perdure._cli.import_path import remove_working_folder_from_path
 
 
 @pytest.mark.parametrize(

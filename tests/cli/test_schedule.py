@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.schedule import _format_firing, _format_status
-from perdure.core import fault_injection as faults
-from perdure.scheduling import Firing, Schedule, Scheduler, ScheduleStatus
+from perdure._cli.work.schedule import _format_firing, _format_status
+from perdure._core.values import faults
+from perdure._work.schedules.firing import Firing
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.scheduler import Scheduler
+from perdure._work.schedules.stored import ScheduleStatus
 from tests.cli.process import PATIENCE, STAND_INS
 
 ADD = ("schedule", "add", "calc", "--prompt", "Calculate 6 * 7")
@@ -140,7 +143,7 @@ def await_started_call(perdure, session_id: str) -> None:
 def test_names_are_completed(perdure):
     import click
 
-    from perdure.cli.schedule import complete_schedule_name, remove
+    from perdure._cli.work.schedule import complete_schedule_name, remove
 
     perdure(*ADD)
     context = click.Context(remove)

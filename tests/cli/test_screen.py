@@ -2,11 +2,11 @@
 
 import pytest
 
-from perdure.cli.event_printer import TerminalScreen
-from perdure.cli.screen import Screen
-from perdure.cli.terminal_output import TerminalOutput
-from perdure.core.event import MessageAdded, ReplyDiscarded, RunEnded, TextDelta, ToolFinished, ToolStarted
-from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant
+from perdure._cli.terminal.output import TerminalOutput
+from perdure._cli.terminal.printer import TerminalScreen
+from perdure._cli.terminal.screen import Screen
+from perdure._core.values.event import MessageAdded, ReplyDiscarded, RunEnded, TextDelta, ToolFinished, ToolStarted
+from perdure._core.values.message import Message, Text, ToolCall, ToolResult, assistant
 
 
 @pytest.fixture

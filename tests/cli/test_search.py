@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from perdure.cli.terminal_output import escape_controls
+from perdure._cli.terminal.output import escape_controls
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_an_age_is_counted_back_from_now(perdure, monkeypatch, age, seconds):
         asked.append((since, until))
         return []
 
-    monkeypatch.setattr("perdure.stores.sqlite.store.SqliteStore.search", search)
-    monkeypatch.setattr("perdure.cli.search.time.time", lambda: 2_000_000_000.0)
+    monkeypatch.setattr("perdure._stores.sqlite.store.SqliteStore.search", search)
+    monkeypatch.setattr("perdure._cli.sessions.search.time.time", lambda: 2_000_000_000.0)
     perdure("search", "rain", "--since", age)
     assert asked == [(2_000_000_000.0 - seconds, None)]

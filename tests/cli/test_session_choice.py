@@ -8,10 +8,10 @@ import click
 import pytest
 
 from perdure import Agent, user
-from perdure.cli.run_options import AgentOptions
-from perdure.cli.session_choice import find_last_session, find_session, get_project_path, shorten_id
-from perdure.stores import open_store
-from perdure.testing import ScriptedModel
+from perdure._cli.run.options import AgentOptions
+from perdure._cli.sessions.choice import find_last_session, find_session, get_project_path, shorten_id
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel
 
 
 def listed(perdure, *options):
@@ -175,9 +175,9 @@ async def test_the_last_session_is_looked_for_among_so_many(monkeypatch, tmp_pat
         await agent.session("ours").run(prompt)
         await agent.session("theirs").run("Hello")
         await agent.session("theirs-too").run("Hello")
-        monkeypatch.setattr("perdure.cli.session_choice.MOST_SEARCHED", 3)
+        monkeypatch.setattr("perdure._cli.sessions.choice.MOST_SEARCHED", 3)
         assert await find_last_session(agent.store) == "ours"
-        monkeypatch.setattr("perdure.cli.session_choice.MOST_SEARCHED", 2)
+        monkeypatch.setattr("perdure._cli.sessions.choice.MOST_SEARCHED", 2)
         with pytest.raises(click.UsageError, match="there is no session of this project yet"):
             await find_last_session(agent.store)
 

@@ -132,8 +132,8 @@ def test_sessions_of_a_project_are_looked_for_among_the_latest_ones(perdure, tmp
         ["there"],
         "there are more; --offset 1 shows the next ones, --limit 2 more at once\n",
     )
-    monkeypatch.setattr("perdure.cli.sessions.MOST_SEARCHED", 3)
+    monkeypatch.setattr("perdure._cli.sessions.sessions.MOST_SEARCHED", 3)
     result = perdure("sessions", "list")
     assert (names(result), result.stderr) == (["there", "here"], "not shown: 1 of other projects: --all\n")
-    monkeypatch.setattr("perdure.cli.sessions.MOST_SEARCHED", 1)
+    monkeypatch.setattr("perdure._cli.sessions.sessions.MOST_SEARCHED", 1)
     assert names(perdure("sessions", "list")) == ["there"]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from perdure.cli.sessions_forks import _group_by_parent, _walk_tree
-from perdure.core.store import SessionInfo
+from perdure._cli.sessions.sessions import _group_by_parent, _walk_tree
+from perdure._core.log.store import SessionInfo
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ import json
 import pytest
 
 from perdure import Agent, Limits, Permissions, delegation, later, tool
-from perdure.core.event import MessageAdded, QuestionAsked, RunStarted
-from perdure.core.message import user
-from perdure.stores import open_store
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._core.values.event import MessageAdded, RunStarted
+from perdure._core.values.event_class import QuestionAsked
+from perdure._core.values.message import user
+from perdure._stores import open_store
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS, crashed
 
 WRITE = 'Write "hello" to the text file hello.txt'

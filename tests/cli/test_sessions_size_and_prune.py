@@ -97,7 +97,7 @@ def test_sessions_that_were_used_meanwhile_are_counted(perdure, monkeypatch, rem
     async def delete(_store, chosen):
         return chosen[:removed]
 
-    monkeypatch.setattr("perdure.store_maintenance.delete_sessions", delete)
+    monkeypatch.setattr("perdure._runtime.maintenance.delete_sessions", delete)
     assert perdure("sessions", "prune", "--keep", "0", "--yes").stderr == f"{told}\n"
 
 

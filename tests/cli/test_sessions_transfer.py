@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure import session_transfer
-from perdure.cli.sessions_transfer import _get_user_name, write_file_atomically
-from perdure.core.error import ConfigError
+from perdure._cli.sessions.transfer import _get_user_name, write_file_atomically
+from perdure._core.values.error import ConfigError
+from perdure._runtime import transfer
 
 pytestmark = pytest.mark.usefixtures("kept")
 
@@ -96,7 +96,7 @@ def test_what_cannot_be_moved_says_why(perdure, arguments, stdin, code, message)
 
 
 def test_a_file_that_came_into_being_meanwhile_is_left_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("perdure.cli.sessions_transfer._check_free", lambda _path, **_: None)
+    monkeypatch.setattr("perdure._cli.sessions.transfer._check_free", lambda _path, **_: None)
     (tmp_path / "b").write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match="was created meanwhile"):
         write_file_atomically(str(tmp_path / "b"), b"ours", replace=False)
@@ -128,13 +128,13 @@ def test_who_imports_a_session_is_not_known_on_every_system(monkeypatch):
 
 def test_what_an_import_dropped_and_noted_is_printed_in_order(perdure, monkeypatch):
     document = perdure("sessions", "export", "beta").stdout
-    do_import = session_transfer.import_session
+    do_import = transfer.import_session
 
     async def import_session(*given: Any, **options: Any) -> Any:
         report = await do_import(*given, **options)
         return replace(report, dropped={"b": 2, "a": 1}, notes=("one\ntwo",))
 
-    monkeypatch.setattr(session_transfer, "import_session", import_session)
+    monkeypatch.setattr(transfer, "import_session", import_session)
     result = perdure("sessions", "import", "-", "--as", "copy", stdin=document)
     assert (result.exit_code, result.stdout) == (0, "copy\n")
     assert result.stderr.splitlines() == [

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from perdure.cli.signals import SignalHandler
+from perdure._cli.terminal.signals import SignalHandler
 from tests.cli.process import PATIENCE, STAND_INS, await_text
 
 INTERRUPTING = """
@@ -24,8 +24,8 @@ sys.meta_path.insert(0, Interrupting())
 """
 
 
-@pytest.mark.parametrize("name", ["perdure.cli.main", "click", "perdure.cli.trust"])
-@pytest.mark.parametrize("start", [["-m", "perdure"], ["-c", "from perdure.cli.entry import main; main()"]])
+@pytest.mark.parametrize("name", ["perdure._cli.main", "click", "perdure._cli.services.trust"])
+@pytest.mark.parametrize("start", [["-m", "perdure"], ["-c", "from perdure._cli.entry import main; main()"]])
 def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(tmp_path, start, name):
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(name=name), encoding="utf-8")
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])

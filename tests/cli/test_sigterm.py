@@ -44,7 +44,7 @@ def test_nothing_is_lost_by_a_sigterm_at_any_moment(tmp_path):
 
 SIGNALLED_BEFORE_IT_BEGINS = """
 import os, runpy, signal
-from perdure.cli.signals import SignalHandler
+from perdure._cli.terminal.signals import SignalHandler
 
 wrap_agent = SignalHandler.wrap_agent
 

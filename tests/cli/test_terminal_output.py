@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.cli.terminal_output import (
+from perdure._cli.terminal.output import (
     MAX_COMBINING_MARKS,
     OutputFailed,
     TerminalOutput,

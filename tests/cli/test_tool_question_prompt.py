@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.tool_question_prompt import ask_question
-from perdure.cli.untrusted_text_frame import measure_text
-from perdure.interaction import Choice, Confirm, CustomSlot, Form, MultiSelect
-from perdure.interaction.slot_view import SlotView
+from perdure._cli.terminal.frame import measure_text
+from perdure._cli.terminal.questions import ask_question
+from perdure._people.kinds import Choice, Confirm, CustomSlot, Form, MultiSelect
+from perdure._people.view import SlotView
 from tests.cli.process import STAND_INS
 
 FIELDS = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.run_trace import RunTrace
+from perdure._cli.run.trace import RunTrace
 from tests.cli.model_server import address_model, serve_model
 from tests.tracing.sample_traces import coding_session
 
@@ -119,8 +119,8 @@ def test_a_trace_that_fails_later_is_a_warning(perdure, monkeypatch, name):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("perdure.tracing.trace.Trace.to_html", fail)
-    monkeypatch.setattr("perdure.tracing.tracer._TraceFile._write_to_file", fail)
+    monkeypatch.setattr("perdure._tracing.view.trace.Trace.to_html", fail)
+    monkeypatch.setattr("perdure._tracing.collect.tracer._TraceFile._write_to_file", fail)
     result = perdure("run", "-q", "--trace", name, "Calculate 6 * 7")
     assert (result.exit_code, "warning: the trace" in result.stderr) == (0, True)
 
@@ -155,9 +155,9 @@ def test_the_trace_of_a_run_has_raw_requests_and_lines_of_responses_and_no_key(p
 
 def test_a_file_of_a_trace_has_a_limit(perdure, sampled, monkeypatch):
     size = Path(sampled).stat().st_size
-    monkeypatch.setattr("perdure.cli.trace._MOST_BYTES", size)
+    monkeypatch.setattr("perdure._cli.sessions.trace._MOST_BYTES", size)
     assert perdure("trace", sampled).exit_code == 0
-    monkeypatch.setattr("perdure.cli.trace._MOST_BYTES", size - 1)
+    monkeypatch.setattr("perdure._cli.sessions.trace._MOST_BYTES", size - 1)
     result = perdure("trace", sampled)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: {sampled!r} has more than {size - 1:,} bytes; trace fewer runs into one")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from perdure.cli.agent_assembly import collect_agent_parts
-from perdure.cli.run_options import AgentOptions
-from perdure.files.folder_origin import is_recorded, record_path
+from perdure._cli.run.assembly import collect_agent_parts
+from perdure._cli.run.options import AgentOptions
+from perdure._io.files.origin import is_recorded, record_path
 
 QUESTION = "Do you trust the files in this folder?"
 
@@ -99,7 +99,7 @@ def test_a_script_works_without_trust_and_is_told_how_to_trust(shell):
 
 def test_the_tools_know_whether_their_folder_is_trusted(perdure, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr("perdure.extensions.coding", lambda *_, trusted, **__: seen.append(trusted))
+    monkeypatch.setattr("perdure._tools.extensions.coding", lambda *_, trusted, **__: seen.append(trusted))
     make_repository(tmp_path)
     collect_agent_parts(AgentOptions(coding=True))
     perdure("trust")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.cli.typed_answer import parse_typed_answer
-from perdure.core.validation_problems import Invalid
+from perdure._cli.terminal.questions import parse_typed_answer
+from perdure._core.schema.problems import Invalid
 
 LIST = {"type": "array", "items": {"type": "string"}}
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.terminal_output import measure_terminal
-from perdure.cli.untrusted_text_frame import (
+from perdure._cli.terminal.frame import (
     LABEL_MARK,
     MIN_WIDTH,
     MORE_MARK,
@@ -23,6 +22,7 @@ from perdure.cli.untrusted_text_frame import (
     wrap_text,
     wrap_words,
 )
+from perdure._cli.terminal.output import measure_terminal
 from tests.security.emulator import draw_rows
 
 NASTY = st.sampled_from(

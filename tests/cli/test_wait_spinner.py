@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 
-from perdure.cli import wait_spinner
-from perdure.cli.event_printer import TerminalScreen
-from perdure.cli.terminal_output import TerminalOutput
-from perdure.cli.wait_spinner import WaitSpinner
-from perdure.core.event import (
-    Event,
+from perdure._cli.terminal import spinner as wait_spinner
+from perdure._cli.terminal.output import TerminalOutput
+from perdure._cli.terminal.printer import TerminalScreen
+from perdure._cli.terminal.spinner import WaitSpinner
+from perdure._core.values.event import (
     ModelRequested,
-    QuestionAsked,
     RetryScheduled,
     RunEnded,
     RunWaiting,
@@ -21,7 +19,8 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.message import Text, ToolResult
+from perdure._core.values.event_class import Event, QuestionAsked
+from perdure._core.values.message import Text, ToolResult
 from tests.cli.process import STAND_INS
 from tests.doubles import rounds, until
 

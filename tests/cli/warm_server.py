@@ -28,7 +28,7 @@ from typing import Any
 
 import click.testing
 
-from perdure.cli.main import root_command
+from perdure._cli.main import root_command
 
 STREAMS = 3
 REHEARSED = (

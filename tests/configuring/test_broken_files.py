@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.config import BadConfig, load_config, load_mcp_servers
-from perdure.configuring.config_error import ConfigFault
-from perdure.configuring.read_config_file import MAX_BYTES, read_json, read_toml
-from perdure.core.error import ConfigError
+from perdure._config.error import BadConfig, ConfigFault
+from perdure._config.file import MAX_BYTES, read_json, read_toml
+from perdure._config.load import load_config
+from perdure._config.mcp_servers import load_mcp_servers
+from perdure._core.values.error import ConfigError
 
 BROKEN = {
     # what is no TOML

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.configuring.expand_variables import MAX_CHARACTERS, VariableExpander
-from perdure.core.error import ConfigError
+from perdure._config.variables import MAX_CHARACTERS, VariableExpander
+from perdure._core.values.error import ConfigError
 
 ENVIRONMENT = {"HOST": "example.org", "EMPTY": "", "LOOP": "${HOST}"}
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.configuring.config_error import ConfigFault
-from perdure.configuring.line_numbers import LineNumbers
+from perdure._config.error import ConfigFault
+from perdure._config.lines import LineNumbers
 
 DOCUMENT = '''\
 model = "demo"

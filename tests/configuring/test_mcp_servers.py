@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from perdure.config import BadConfig, McpServer, load_mcp_servers
-from perdure.configuring.mcp_servers import MAX_SERVERS, read_unexpanded_servers
+from perdure._config.error import BadConfig
+from perdure._config.mcp_servers import MAX_SERVERS, load_mcp_servers, read_unexpanded_servers
+from perdure._mcp.settings import McpServer
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 
 import pytest
 
-from perdure.configuring.named_imports import import_tools, is_import_path
-from perdure.configuring.python_file import PythonFileContent
-from perdure.core.error import ConfigError
-from perdure.toolkits.post_to_inbox_tool import post_to_inbox
+from perdure._config.imports import PythonFileContent, import_tools, is_import_path
+from perdure._core.values.error import ConfigError
+from perdure._tools.people import post_to_inbox
 
 SOURCE = '''
 from perdure import tool
@@ -42,7 +41,7 @@ def module(tmp_path, monkeypatch):
 
 
 def test_one_tool_is_found():
-    assert import_tools("perdure.toolkits.post_to_inbox_tool:post_to_inbox", no_file) == [post_to_inbox]
+    assert import_tools("perdure._tools.people:post_to_inbox", no_file) == [post_to_inbox]
 
 
 @pytest.mark.parametrize(

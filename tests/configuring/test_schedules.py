@@ -2,8 +2,10 @@
 
 import pytest
 
-from perdure.config import BadConfig, load_config
-from perdure.scheduling import Cron, Every, Schedule
+from perdure._config.error import BadConfig
+from perdure._config.load import load_config
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.timing import Cron, Every
 
 GOOD = """
 model = "demo"

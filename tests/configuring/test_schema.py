@@ -4,9 +4,8 @@ import json
 
 import jsonschema_rs
 
-from perdure.config import config_schema
-from perdure.configuring.schema import build_schema, read_field_descriptions
-from perdure.configuring.table_classes import ConfigFile
+from perdure._config.schema import build_schema, config_schema, read_field_descriptions
+from perdure._config.tables import ConfigFile
 
 
 def test_it_is_a_schema_and_takes_what_we_take():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.config import TrustedFiles
-from perdure.core.error import ConfigError
+from perdure._config.trusted import TrustedFiles
+from perdure._core.values.error import ConfigError
 
 
 @pytest.fixture

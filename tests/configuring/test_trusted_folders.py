@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.configuring import trusted_folders
-from perdure.configuring.trusted_folders import TrustedFolders, find_folder_to_trust
-from perdure.core.error import ConfigError
-from perdure.files.birth_time import read_birth_time_ns
+from perdure._config import trusted
+from perdure._config.trusted import TrustedFolders, find_folder_to_trust
+from perdure._core.values.error import ConfigError
+from perdure._io.files.linux_calls import read_birth_time_ns
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_folder_with_the_number_of_the_trusted_one_that_was_removed_is_not_tru
     """As `rm -rf project; git clone … project` makes it on many file systems."""
     if read_birth_time_ns(str(project)) is None:
         pytest.skip("this file system does not tell when a folder was made")
-    monkeypatch.setattr(trusted_folders, "_read_number", lambda _path: 7)
+    monkeypatch.setattr(trusted, "_read_number", lambda _path: 7)
     record.trust(project)
     (project / "file").touch()
     assert record.check(project) == "trusted"

@@ -5,20 +5,21 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.clock_and_ids import SYSTEM_CLOCK
-from perdure.core.event import Event, MessageAdded, ModelRequested, RunStarted, ToolFinished
-from perdure.core.fold import State, fold_entries
-from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.model import Request
-from perdure.core.run import Run
-from perdure.core.run_mailbox import Mailbox
-from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
-from perdure.core.store import Log
-from perdure.core.tool import Tool
-from perdure.core.toolbox import Toolbox
-from perdure.core.watch import Fanout
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Reply, ScriptedModel
+from perdure._core.log.fold import State, fold_entries
+from perdure._core.log.store import Log
+from perdure._core.model.protocol import Request
+from perdure._core.people.mailbox import Mailbox
+from perdure._core.run.run import Run
+from perdure._core.run.spec import RunOptions, RunPlace, RunSpec
+from perdure._core.tools.tool import Tool
+from perdure._core.tools.toolbox import Toolbox
+from perdure._core.values.clock import SYSTEM_CLOCK
+from perdure._core.values.event import MessageAdded, ModelRequested, RunStarted, ToolFinished
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure._core.watch import Fanout
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import Reply, ScriptedModel
 
 SNAPSHOT = "## Goal\nMoor the boat.\n## Next steps\nFind a berth."
 

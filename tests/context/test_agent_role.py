@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.context.agent_role import Role
-from perdure.core.error import ConfigError
+from perdure._context.role import Role
+from perdure._core.values.error import ConfigError
 
 
 def test_a_role_is_a_heading_and_its_instructions():

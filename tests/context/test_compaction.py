@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from perdure.context.compaction import Compaction
-from perdure.context.compaction_strategies import MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS, keep_recent
-from perdure.context.summary_message import read_summary_data
-from perdure.context.tokens import (
+from perdure._context.history.compaction import Compaction
+from perdure._context.history.strategies import MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS, keep_recent
+from perdure._context.history.summary import read_summary_data
+from perdure._context.history.tokens import (
     count_context_tokens,
     estimate_message_tokens,
     estimate_messages_tokens,
     get_token_counter,
 )
-from perdure.core.error import ConfigError, ContextOverflow, OutOfBudget, ProviderDown, StoreError
-from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
-from perdure.core.message import Message, Text, ToolResult, Usage, assistant, user
-from perdure.core.model import Settings
-from perdure.testing import Reply
+from perdure._core.model.protocol import Settings
+from perdure._core.values.error import ConfigError, ContextOverflow, OutOfBudget, ProviderDown, StoreError
+from perdure._core.values.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
+from perdure._core.values.message import Message, Text, ToolResult, Usage, assistant, user
+from perdure._testing.model import Reply
 from tests.context.conversation import SNAPSHOT, Conversation, is_for_summary, long_talk, model_of, summing_up
 from tests.doubles import kind, of
 from tests.transcript import assert_valid

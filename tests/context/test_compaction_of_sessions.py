@@ -5,19 +5,18 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Budget, tool
-from perdure.context.compaction import Compaction
-from perdure.context.history_tools import history_tools
-from perdure.context.large_result_previews import large_results
-from perdure.context.tokens import estimate_messages_tokens, estimate_text_tokens
-from perdure.context.tool_provided_summaries import summarize_old_results
-from perdure.core.error import ContextOverflow, ProviderDown, UsageError
-from perdure.core.event import Compacted, CompactionStarted, ModelRequested, ReplyDiscarded, ViewChanged
-from perdure.core.message import Usage
-from perdure.core.model import Request
-from perdure.core.tool import ToolOutput
-from perdure.runtime.extension import Extension
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Reply, ScriptedModel, call
+from perdure._context.history.compaction import Compaction
+from perdure._context.history.long_results import large_results, summarize_old_results
+from perdure._context.history.search_tools import history_tools
+from perdure._context.history.tokens import estimate_messages_tokens, estimate_text_tokens
+from perdure._core.model.protocol import Request
+from perdure._core.tools.tool import ToolOutput
+from perdure._core.values.error import ContextOverflow, ProviderDown, UsageError
+from perdure._core.values.event import Compacted, CompactionStarted, ModelRequested, ReplyDiscarded, ViewChanged
+from perdure._core.values.message import Usage
+from perdure._runtime.agent.extension import Extension
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import Reply, ScriptedModel, call
 from tests.context.conversation import SNAPSHOT, is_for_summary, model_of
 from tests.doubles import log_of, of
 from tests.transcript import assert_valid

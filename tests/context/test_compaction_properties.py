@@ -5,20 +5,20 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.compaction import Compaction
-from perdure.context.summary_message import read_summary_data
-from perdure.context.tokens import (
+from perdure._context.history.compaction import Compaction
+from perdure._context.history.summary import read_summary_data
+from perdure._context.history.tokens import (
     count_context_tokens,
     estimate_message_tokens,
     estimate_messages_tokens,
     estimate_text_tokens,
 )
-from perdure.core.error import ProviderDown
-from perdure.core.event import Compacted, MessageAdded
-from perdure.core.fold import State
-from perdure.core.message import Text, ToolResult
-from perdure.core.model import Request
-from perdure.testing import Reply
+from perdure._core.log.fold import State
+from perdure._core.model.protocol import Request
+from perdure._core.values.error import ProviderDown
+from perdure._core.values.event import Compacted, MessageAdded
+from perdure._core.values.message import Text, ToolResult
+from perdure._testing.model import Reply
 from tests.context.conversation import Conversation, is_for_summary, model_of
 from tests.doubles import of
 from tests.transcript import assert_valid

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context.conversation_summarizer import (
+from perdure._context.history.strategies import (
     DEFAULT_WINDOW_TOKENS,
     LINES_LEFT_OUT,
     MAX_PIECES,
@@ -15,13 +15,13 @@ from perdure.context.conversation_summarizer import (
     ConversationSummarizer,
     split_into_pieces,
 )
-from perdure.context.tokens import estimate_messages_tokens, estimate_text_tokens
-from perdure.core.error import ContextOverflow, EmptyReply, ReplyCutOff
-from perdure.core.event import ErrorRaised, ReplyFinished, RetryScheduled, TextDelta
-from perdure.core.message import StopReason, Usage
-from perdure.core.model import Request, Settings
-from perdure.core.model_and_tool_wrappers import WrappedModel
-from perdure.testing import Reply
+from perdure._context.history.tokens import estimate_messages_tokens, estimate_text_tokens
+from perdure._core.model.protocol import Request, Settings
+from perdure._core.model.wrappers import WrappedModel
+from perdure._core.values.error import ContextOverflow, EmptyReply, ReplyCutOff
+from perdure._core.values.event import ErrorRaised, ReplyFinished, RetryScheduled, TextDelta
+from perdure._core.values.message import StopReason, Usage
+from perdure._testing.model import Reply
 from tests.context.conversation import SNAPSHOT, model_of, summing_up
 
 LINES = [f"[{number}] user: line {number} " + "of the log " * 40 for number in range(1, 200)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.context.front_matter import (
+from perdure._context.front_matter import (
     MAX_DEPTH,
     MAX_FRONT_MATTER_BYTES,
     MAX_VALUES,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from perdure.context.compaction import Compaction
-from perdure.context.history_tools import (
+from perdure._context.history.compaction import Compaction
+from perdure._context.history.search_tools import (
     MAX_CHARACTERS,
     MAX_HITS,
     build_snippet,
@@ -12,9 +12,9 @@ from perdure.context.history_tools import (
     read_history,
     search_history,
 )
-from perdure.core.message import user
-from perdure.core.run import Run
-from perdure.core.tool import ToolContext
+from perdure._core.run.run import Run
+from perdure._core.tools.context import ToolContext
+from perdure._core.values.message import user
 from tests.context.conversation import Conversation, long_talk
 
 

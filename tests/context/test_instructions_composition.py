@@ -1,7 +1,6 @@
 """All that an agent is told, put together."""
 
-from perdure.context.agent_role import Role
-from perdure.context.instructions_composition import compose_instructions
+from perdure._context.role import Role, compose_instructions
 
 
 def test_the_order_is_base_project_skills_role_tools():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure.context.large_result_previews import (
+from perdure._context.history.long_results import (
     MAX_LINE_CHARACTERS,
     MAX_LINES,
     MAX_READ_CHARACTERS,
@@ -16,9 +16,10 @@ from perdure.context.large_result_previews import (
     previewed,
     read_result,
 )
-from perdure.core.error import ConfigError
-from perdure.core.message import Image, Text, ToolCall, ToolResult
-from perdure.core.tool import Tool, ToolContext, tool
+from perdure._core.tools.context import ToolContext
+from perdure._core.tools.tool import Tool, tool
+from perdure._core.values.error import ConfigError
+from perdure._core.values.message import Image, Text, ToolCall, ToolResult
 
 LOG = "\n".join(
     f"line {number}: {'ERROR in the mast' if number % 100 == 7 else 'all is well'}" for number in range(5000)

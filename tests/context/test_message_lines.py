@@ -3,15 +3,15 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context.message_lines import (
+from perdure._context.history.message_lines import (
     MAX_RESULT_CHARACTERS,
     format_message_line,
     get_searchable_text,
     pack_lines_into_texts,
 )
-from perdure.context.tokens import estimate_text_tokens
-from perdure.core.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, user
-from perdure.core.model_and_tool_wrappers import shorten_text
+from perdure._context.history.tokens import estimate_text_tokens
+from perdure._core.model.wrappers import shorten_text
+from perdure._core.values.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, user
 from tests.core.material import messages as any_messages
 
 

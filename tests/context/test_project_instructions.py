@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from perdure.context.project_instructions import MOST_BYTES, Project, get_config_folder
-from perdure.core.error import ConfigError
+from perdure._context.project import MOST_BYTES, Project, get_config_folder
+from perdure._core.values.error import ConfigError
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.context.prompt_version_files import MOST_BYTES, Prompts
-from perdure.core.error import ConfigError
-from perdure.files.confined_folder import ConfinedFolder
+from perdure._context.prompt_files import MOST_BYTES, Prompts
+from perdure._core.values.error import ConfigError
+from perdure._io.files.confined_folder import ConfinedFolder
 
 
 @pytest.fixture

@@ -2,21 +2,21 @@
 
 import pytest
 
-from perdure.context.history_tools import search_history
-from perdure.context.summary_message import (
+from perdure._context.history.search_tools import search_history
+from perdure._context.history.summary import (
     SummaryCarryOver,
     build_summary_message,
     collect_skill_texts,
     read_summary_data,
 )
-from perdure.context.tokens import (
+from perdure._context.history.tokens import (
     SUMMARY_ORIGIN,
     cut_middle_to_tokens,
     estimate_message_tokens,
     estimate_text_tokens,
 )
-from perdure.core.event import InboxAdded, RunEnded, SkillLoaded, ValueKept
-from perdure.core.message import Status, Text, ToolResult, tool_message, user
+from perdure._core.values.event import InboxAdded, RunEnded, SkillLoaded, ValueKept
+from perdure._core.values.message import Status, Text, ToolResult, tool_message, user
 from tests.context.conversation import Conversation, long_talk
 
 ROOM = 4000

@@ -4,15 +4,15 @@ import os
 
 import pytest
 
-from perdure.context.text_file_reader import (
+from perdure._context.text_files import (
     decode_leniently,
     decode_strictly,
     read_confined_text,
     read_text_file,
     strip_invisible_characters,
 )
-from perdure.files.confined_folder import ConfinedFolder
-from perdure.files.file_head import FileHead, UnreadableFile, is_path_below, read_file_head
+from perdure._io.files.confined_folder import ConfinedFolder
+from perdure._io.files.head import FileHead, UnreadableFile, is_path_below, read_file_head
 from tests.doubles import list_open_below
 
 

@@ -5,18 +5,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context import tokens
-from perdure.context.compaction import Compaction
-from perdure.context.history_tools import search_history
-from perdure.context.tokens import (
+from perdure._context.history import tokens
+from perdure._context.history.compaction import Compaction
+from perdure._context.history.search_tools import search_history
+from perdure._context.history.tokens import (
     count_context_tokens,
     cut_middle_to_tokens,
     estimate_message_tokens,
     estimate_messages_tokens,
     estimate_text_tokens,
 )
-from perdure.core.event import MessageAdded, ModelRequested, RunEnded, RunStarted, ViewChanged
-from perdure.core.message import Citation, Document, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage, user
+from perdure._core.values.event import MessageAdded, ModelRequested, RunEnded, RunStarted, ViewChanged
+from perdure._core.values.message import (
+    Citation,
+    Document,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    user,
+)
 from tests.context.conversation import Conversation, long_talk
 from tests.core.material import messages as any_messages
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from perdure.context.tokens import count_context_tokens
-from perdure.context.tool_provided_summaries import estimate_savings, summarize_old_results
-from perdure.core.error import ConfigError
-from perdure.core.event import MessageAdded, RunEnded, RunStarted, ViewChanged
-from perdure.core.message import Text, ToolResult, Usage, user
+from perdure._context.history.long_results import estimate_savings, summarize_old_results
+from perdure._context.history.tokens import count_context_tokens
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import MessageAdded, RunEnded, RunStarted, ViewChanged
+from perdure._core.values.message import Text, ToolResult, Usage, user
 from tests.context.conversation import Conversation
 from tests.doubles import of
 

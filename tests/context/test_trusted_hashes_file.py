@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perdure import ConfigError
-from perdure.context.trusted_hashes_file import TrustedItem, TrustFile
+from perdure._context.trusted_hashes import TrustedItem, TrustFile
 
 SKILL = TrustedItem("d1", "/skills/a", "a", {"SKILL.md": "f1"})
 ROLE = TrustedItem("d2", "/roles/b.md")

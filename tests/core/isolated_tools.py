@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from perdure import tool
-from perdure.core.error import ToolError
+from perdure._core.values.error import ToolError
 
 
 @tool(isolate=True, effect="read")

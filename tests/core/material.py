@@ -7,9 +7,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from perdure.core.approval_binding import ApprovalBinding
-from perdure.core.event import EVENTS, Event, PlannedTask, Unknown
-from perdure.core.message import (
+from perdure._core.values.binding import ApprovalBinding
+from perdure._core.values.event import EVENTS, PlannedTask, Unknown
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import (
     Audio,
     Citation,
     Document,

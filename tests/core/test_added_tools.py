@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from perdure import Agent, Extension, Limits, Permissions, Tool, ToolContext, after, later, tool
-from perdure.core.error import ConfigError
-from perdure.core.event import ADDED_TOOLS_NAME, ToolFinished, ValueKept
-from perdure.core.message import Status
-from perdure.stores import open_store
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import ADDED_TOOLS_NAME, ToolFinished, ValueKept
+from perdure._core.values.message import Status
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel, call, calls
 from tests.doubles import crashed, log_of, of
 
 pytestmark = pytest.mark.resumed

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from perdure import tool
-from perdure.core.approval_binding import (
+from perdure._core.log.fold import State
+from perdure._core.values.binding import (
     KEEPS_GRANTS_OF,
     ApprovalBinding,
     build_approval_binding,
@@ -14,8 +15,7 @@ from perdure.core.approval_binding import (
     identify_tool,
     list_session_keys,
 )
-from perdure.core.event import RunStarted, SessionConfigured
-from perdure.core.fold import State
+from perdure._core.values.event import RunStarted, SessionConfigured
 
 
 def look(where: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.argument_checks import (
+from perdure._core.values.checks import (
     close_coroutine,
     is_async_function,
     require_bool,
@@ -25,7 +25,7 @@ from perdure.core.argument_checks import (
     require_text,
     suggest_name,
 )
-from perdure.core.error import ConfigError
+from perdure._core.values.error import ConfigError
 
 FUNCTIONS = "give a list of functions"
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.argument_parsing import (
+from perdure._core.schema.parsing import (
     MAX_DEPTH,
     MAX_LENGTH,
     arguments_hash,
     encode_canonical_arguments,
     parse_arguments,
 )
-from perdure.core.validation_problems import Invalid
+from perdure._core.schema.problems import Invalid
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -19,9 +19,16 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.aside_model_requests import AsideModel
-from perdure.core.error import LimitExceeded, ProviderDown, ReplyCutOff
-from perdure.core.event import (
+from perdure._core.log.fold import fold_events
+from perdure._core.model.budget import budgeted
+from perdure._core.model.failover import failover
+from perdure._core.model.protocol import Price
+from perdure._core.model.wrappers import WrappedModel
+from perdure._core.run.loop import act, react, run_turn
+from perdure._core.run.requests import AsideModel
+from perdure._core.run.run import Run
+from perdure._core.values.error import LimitExceeded, ProviderDown, ReplyCutOff
+from perdure._core.values.event import (
     ErrorRaised,
     FailedOver,
     MessageAdded,
@@ -36,14 +43,9 @@ from perdure.core.event import (
     TextDelta,
     UsageReported,
 )
-from perdure.core.failover import failover
-from perdure.core.fold import fold_events
-from perdure.core.loop import act, react, run_turn
-from perdure.core.model import Price
-from perdure.core.model_and_tool_wrappers import WrappedModel
-from perdure.core.run import Run
-from perdure.core.shared_budget import budgeted
-from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls, pause
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, log_of, of
 
 USED = Usage(60, 40)

@@ -3,12 +3,13 @@
 import pytest
 from hypothesis import given
 
-from perdure.core.auto_continue import announces_action, auto_continue
-from perdure.core.error import ConfigError
-from perdure.core.event import AutoContinued, MessageAdded
-from perdure.core.tool import tool
-from perdure.runtime.agent import Agent
-from perdure.testing import Recorder, ScriptedModel, call
+from perdure._core.run.answers import announces_action, auto_continue
+from perdure._core.tools.tool import tool
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import AutoContinued, MessageAdded
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
 from tests.core.material import texts
 
 pytestmark = pytest.mark.resumed

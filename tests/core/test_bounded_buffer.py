@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from perdure.core.bounded_buffer import Buffer, BufferStats, OverflowPolicy, PushReport
-from perdure.core.error import ConfigError
+from perdure._core.buffer import Buffer, BufferStats, OverflowPolicy, PushReport
+from perdure._core.values.error import ConfigError
 
 SECONDS = 30
 

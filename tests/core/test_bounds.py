@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from perdure.core import content_limit
-from perdure.core.content_limit import check_content_size, replace_oversized_result, truncate_oversized_reply
-from perdure.core.error import ConfigError
-from perdure.core.jsonable import MAX_ERROR_CHARACTERS, error_message, short_repr, to_jsonable
-from perdure.core.message import MAX_TOKENS, Message, Text, ToolResult, is_cost
+from perdure._core.model import size_limit
+from perdure._core.model.size_limit import check_content_size, replace_oversized_result, truncate_oversized_reply
+from perdure._core.values.error import ConfigError
+from perdure._core.values.jsonable import MAX_ERROR_CHARACTERS, error_message, short_repr, to_jsonable
+from perdure._core.values.message import MAX_TOKENS, Message, Text, ToolResult, is_cost
 
 MOST = 50
 
@@ -46,7 +46,7 @@ def is_stored_as_a_result(length: int) -> bool:
     ],
 )
 def test_a_length_is_allowed_up_to_its_bound(monkeypatch, most: int, is_taken: Callable[[int], bool]):
-    monkeypatch.setattr(content_limit, "MAX_CONTENT_CHARACTERS", MOST)
+    monkeypatch.setattr(size_limit, "MAX_CONTENT_CHARACTERS", MOST)
     assert [is_taken(most - 1), is_taken(most), is_taken(most + 1)] == [True, True, False]
 
 

@@ -11,10 +11,10 @@ import pydantic
 import pytest
 
 from perdure import Agent, Permissions, Skip, Verdict, allow, around, ask, before, open_store, tool, tool_from_schema
-from perdure.core.checked_arguments import MAX_LOGGED_LENGTH, build_checked_arguments, describe_adjusted_arguments
-from perdure.core.schema_defaults import add_schema_defaults
+from perdure._core.schema.definitions import add_schema_defaults
+from perdure._core.tools.arguments import MAX_LOGGED_LENGTH, build_checked_arguments, describe_adjusted_arguments
+from perdure._testing.model import ScriptedModel, call
 from perdure.events import PermissionDecided, QuestionAsked, ToolStarted
-from perdure.testing import ScriptedModel, call
 
 PAY_SCHEMA = {
     "type": "object",

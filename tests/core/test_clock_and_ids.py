@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.clock_and_ids import SYSTEM_CLOCK, SystemClock, new_id
+from perdure._core.values.clock import SYSTEM_CLOCK, SystemClock, new_id
 
 
 def test_the_system_clock_tells_the_time_of_day():

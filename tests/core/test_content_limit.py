@@ -5,11 +5,20 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Image, Text, ToolOutput, assistant, tool, user
-from perdure.core import content_limit
-from perdure.core.event import ModelReplied, ToolFinished
-from perdure.core.message import Citation, Message, Status, StopReason, Thinking, ToolCall, ToolResult, tool_message
-from perdure.core.run import Run
-from perdure.testing import Reply, ScriptedModel, call, calls
+from perdure._core.model import size_limit
+from perdure._core.run.run import Run
+from perdure._core.values.event import ModelReplied, ToolFinished
+from perdure._core.values.message import (
+    Citation,
+    Message,
+    Status,
+    StopReason,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    tool_message,
+)
+from perdure._testing.model import Reply, ScriptedModel, call, calls
 from tests.doubles import log_of, of
 from tests.transcript import assert_valid
 
@@ -18,7 +27,7 @@ MOST = 1000
 
 @pytest.fixture(autouse=True)
 def _low_limit(monkeypatch):
-    monkeypatch.setattr(content_limit, "MAX_CONTENT_CHARACTERS", MOST)
+    monkeypatch.setattr(size_limit, "MAX_CONTENT_CHARACTERS", MOST)
 
 
 def outputs() -> dict[str, Any]:
@@ -150,23 +159,23 @@ async def test_calls_beside_one_with_a_long_result_keep_theirs():
     ],
 )
 def test_the_size_of_a_part_is_its_text_with_its_data(part, size):
-    assert content_limit.count_part_characters(part) == size
+    assert size_limit.count_part_characters(part) == size
 
 
 def test_a_reply_of_exactly_the_limit_is_kept_and_one_above_it_is_cut():
     most = assistant([Text("x" * 600), Text("y" * 400)])
-    assert content_limit.truncate_oversized_reply(most) is most
+    assert size_limit.truncate_oversized_reply(most) is most
     above = assistant([Text("x" * 600), Text("y" * 401), Text("zz")])
-    assert content_limit.truncate_oversized_reply(above) == Message(
+    assert size_limit.truncate_oversized_reply(above) == Message(
         "assistant", (Text("x" * 600), Text("y" * 400)), stop=StopReason.LENGTH
     )
     parts = assistant([Text("x" * 600), ToolCall("c", "t", "y" * 401), Text("z")])
-    assert content_limit.truncate_oversized_reply(parts) == Message(
+    assert size_limit.truncate_oversized_reply(parts) == Message(
         "assistant", (Text("x" * 600),), stop=StopReason.LENGTH
     )
-    content_limit.check_content_size(most.parts, "the prompt")
+    size_limit.check_content_size(most.parts, "the prompt")
     with pytest.raises(ConfigError) as caught:
-        content_limit.check_content_size(above.parts, "the prompt")
+        size_limit.check_content_size(above.parts, "the prompt")
     assert str(caught.value) == (
         "the prompt has 1,003 characters, and at most 1,000 can be stored: give the name of a file, or a part of the "
         "text"
@@ -175,7 +184,7 @@ def test_a_reply_of_exactly_the_limit_is_kept_and_one_above_it_is_cut():
 
 def test_a_text_of_which_nothing_fits_is_left_out_of_a_reply_that_is_cut() -> None:
     full, more = Text("x" * MOST), Text("abc")
-    cut = content_limit.truncate_oversized_reply(assistant([full, more]))
+    cut = size_limit.truncate_oversized_reply(assistant([full, more]))
     assert (cut.parts, cut.stop) == ((full,), StopReason.LENGTH)
-    part = content_limit.truncate_oversized_reply(assistant([Text("x" * (MOST - 1)), more, Text("d")]))
+    part = size_limit.truncate_oversized_reply(assistant([Text("x" * (MOST - 1)), more, Text("d")]))
     assert part.parts == (Text("x" * (MOST - 1)), Text("a"))

@@ -22,15 +22,15 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.event import MessageAdded
-from perdure.core.loop import react
-from perdure.core.provenance import has_private_and_untrusted_labels
-from perdure.core.run import Run
-from perdure.core.run_function_types import PrivateRunTask
-from perdure.engines.private_run import run_privately
-from perdure.goals import until
-from perdure.grading import Grade
-from perdure.testing import ScriptedModel, call
+from perdure._core.run.loop import react
+from perdure._core.run.run import Run
+from perdure._core.run.spec import PrivateRunTask
+from perdure._core.values.event import MessageAdded
+from perdure._core.values.provenance import has_private_and_untrusted_labels
+from perdure._engines.private_run import run_privately
+from perdure._testing.model import ScriptedModel, call
+from perdure._work.goals.until import until
+from perdure._work.judging.graders.grader import Grade
 
 
 @tool(effect="read", labels=["private"])

@@ -7,24 +7,21 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Session, ToolContext, tool, user
-from perdure.core.display_slot import Askable, Showable, TextQuestion
-from perdure.core.event import (
-    MessageAdded,
+from perdure._core.tools.slots import Askable, Showable, TextQuestion
+from perdure._core.values.event import MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
+from perdure._core.values.event_class import (
     QuestionAnswered,
     QuestionAsked,
     QuestionWithdrawn,
-    RunEnded,
-    RunStarted,
     SlotClosed,
     SlotOpened,
     SlotUpdated,
-    ToolFinished,
-    ToolStarted,
 )
-from perdure.core.message import Message, Status, StopReason, ToolCall
-from perdure.interaction import Choice, Confirm, CustomSlot, PlainText, Progress
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._core.values.message import Message, Status, StopReason, ToolCall
+from perdure._people.kinds import Choice, Confirm, CustomSlot, PlainText, Progress
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS, crashed, log_of, of, until
 from tests.transcript import assert_valid
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core import docstring as docstrings
-from perdure.core.docstring import Docstring, parse_docstring
+from perdure._core.schema import docstring as docstrings
+from perdure._core.schema.docstring import Docstring, parse_docstring
 
 GOOGLE = """Look up the weather.
 

@@ -1,9 +1,9 @@
 """A person who is asked sees what each rule that an answer can make would have matched so far."""
 
 from perdure import Agent, CommandTarget, Permissions, Verdict, allow, command, later, tool
-from perdure.core.permission_grants import list_offers
-from perdure.core.tool_call_permission import MAX_EARLIER_CALLS
-from perdure.testing import ScriptedModel, call
+from perdure._core.permission.grants import list_offers
+from perdure._core.run.tool_calls.approval import MAX_EARLIER_CALLS
+from perdure._testing.model import ScriptedModel, call
 
 
 @tool(permission=True, target=CommandTarget.of_argument("line"))

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from perdure.core import error
-from perdure.core.error import (
+from perdure._core.values import error
+from perdure._core.values.error import (
     AllModelsFailed,
     ConfigError,
     ModelError,

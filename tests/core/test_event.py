@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from perdure.core.event import (
+from perdure._core.log.redaction import erase_event_content
+from perdure._core.values.event import (
     EVENTS,
     Custom,
     Entry,
-    Event,
     MessageAdded,
     ModelEvent,
     ReplyFinished,
@@ -19,9 +19,8 @@ from perdure.core.event import (
     ToolCallDelta,
     ToolFinished,
 )
-from perdure.core.event_base_class import check_event_class
-from perdure.core.event_erasure import erase_event_content
-from perdure.core.message import Message, Text, ToolResult, assistant, user
+from perdure._core.values.event_class import Event, check_event_class
+from perdure._core.values.message import Message, Text, ToolResult, assistant, user
 from tests.core.material import events
 
 DURABLE_AND_CRITICAL = {

@@ -4,14 +4,15 @@ import asyncio
 
 import pytest
 
-from perdure.core.error import AllModelsFailed, BadRequest, ConfigError, ProviderDown, QuotaSpent, RateLimited
-from perdure.core.event import FailedOver, ReplyFinished, TextDelta
-from perdure.core.failover import failover
-from perdure.core.message import user
-from perdure.core.model import ModelInfo, Request
-from perdure.core.model_and_tool_wrappers import retried
-from perdure.runtime.agent import Agent
-from perdure.testing import FakeClock, ScriptedModel
+from perdure._core.model.failover import failover
+from perdure._core.model.protocol import ModelInfo, Request
+from perdure._core.model.wrappers import retried
+from perdure._core.values.error import AllModelsFailed, BadRequest, ConfigError, ProviderDown, QuotaSpent, RateLimited
+from perdure._core.values.event import FailedOver, ReplyFinished, TextDelta
+from perdure._core.values.message import user
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel
 
 ASKED = Request(messages=(user("Hello"),))
 

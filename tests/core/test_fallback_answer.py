@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Budget, Limits, Output, Permissions, Verdict, tool
-from perdure.core.event import MessageAdded, PermissionDecided
-from perdure.core.fallback_answer import ENGINE_ORIGIN, FallbackAnswer, add_answer, add_fallback_answer
-from perdure.core.outcome import Outcome
-from perdure.core.run import Run
-from perdure.credentials import MemoryVault
-from perdure.engines import react
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.run.answers import ENGINE_ORIGIN, FallbackAnswer, add_answer, add_fallback_answer
+from perdure._core.run.loop import react
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.run import Run
+from perdure._core.values.event import MessageAdded, PermissionDecided
+from perdure._credentials.vault import MemoryVault
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import log_of, of
 
 SECRET = "open-sesame-1234"

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from perdure.core import fault_injection as faults
-from perdure.core.error import ConfigError
+from perdure._core.values import faults
+from perdure._core.values.error import ConfigError
 from tests.architecture.source import SOURCE
 
 POINT = "store.append.before_commit"
@@ -100,7 +100,7 @@ def test_a_misspelt_point_is_refused_with_the_names_there_are():
 
 def test_the_environment_arms_a_process_before_it_starts():
     point = f"faults.fault_point({POINT!r})"
-    program = f"from perdure.core import fault_injection as faults\n{point}\nprint('once', flush=True)\n{point}"
+    program = f"from perdure._core.values import faults\n{point}\nprint('once', flush=True)\n{point}"
     child = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, faults.FAULTS_VARIABLE: f"{POINT}=kill@2"},

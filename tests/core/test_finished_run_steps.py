@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, ToolContext, deny, later, tool
-from perdure.core.event import (
+from perdure._core.log.past_runs import list_run_steps
+from perdure._core.run.loop import run_turn
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.run import Run
+from perdure._core.run.spec import PrivateRunTask
+from perdure._core.values.event import (
     Custom,
     Entry,
     MessageAdded,
@@ -15,15 +20,11 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.finished_run_steps import list_run_steps
-from perdure.core.loop import run_turn
-from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, user
-from perdure.core.outcome import Outcome
-from perdure.core.run import Run
-from perdure.core.run_function_types import PrivateRunTask
-from perdure.engines.private_run import run_privately
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
+from perdure._core.values.message import Message, Text, ToolCall, ToolResult, assistant, user
+from perdure._engines.private_run import run_privately
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls
 from tests.doubles import crashed
 
 

@@ -6,13 +6,17 @@ from typing import NoReturn
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.event import (
+from perdure._core.log.fold import State, fold_entries, fold_events
+from perdure._core.log.past_runs import PastRunTotals, RunWithInputId
+from perdure._core.log.repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repair_events
+from perdure._core.model.protocol import Price
+from perdure._core.values.clock import build_program_call_id
+from perdure._core.values.event import (
     AnswerReviewed,
     Compacted,
     Custom,
     EntriesLost,
     Entry,
-    Event,
     GrantRevoked,
     InboxAdded,
     InboxResolved,
@@ -22,9 +26,6 @@ from perdure.core.event import (
     ModelRequested,
     PermissionDecided,
     PlanMade,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionWithdrawn,
     ReplyDiscarded,
     RunEnded,
     RunResumed,
@@ -34,9 +35,6 @@ from perdure.core.event import (
     SessionConfigured,
     SessionImported,
     SkillLoaded,
-    SlotClosed,
-    SlotOpened,
-    SlotUpdated,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
@@ -44,12 +42,16 @@ from perdure.core.event import (
     ValueKept,
     ViewChanged,
 )
-from perdure.core.fold import State, fold_entries, fold_events
-from perdure.core.interrupted_run_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repair_events
-from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.model import Price
-from perdure.core.past_run_totals import PastRunTotals, RunWithInputId
-from perdure.core.program_call_id import build_program_call_id
+from perdure._core.values.event_class import (
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionWithdrawn,
+    SlotClosed,
+    SlotOpened,
+    SlotUpdated,
+)
+from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 from tests.transcript import assert_valid
 
 

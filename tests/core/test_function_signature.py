@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.function_signature import NO_DEFAULT, Parameter, read_signature
+from perdure._core.schema.signature import NO_DEFAULT, Parameter, read_signature
+from perdure._core.values.error import ConfigError
 
 if TYPE_CHECKING:
     from collections import OrderedDict as OnlyForTheChecker
@@ -266,5 +266,5 @@ def test_annotations_may_name_classes_of_the_body_of_the_class_and_of_every_encl
 
 
 def test_frames_around_a_function_at_the_top_of_a_module_are_not_searched(monkeypatch):
-    monkeypatch.setattr("perdure.core.function_signature.operator.is_", pytest.fail)
+    monkeypatch.setattr("perdure._core.schema.signature.operator.is_", pytest.fail)
     assert read_signature(at_the_top).parameters == (Parameter("a", int),)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.core.event import Custom, Entry, InboxAdded, InboxResolved, ValueKept
-from perdure.core.inbox import (
+from perdure._core.log.store import Post
+from perdure._core.people.inbox import (
     InboxItem,
     build_inbox_message,
     build_inbox_reminder,
@@ -11,8 +11,8 @@ from perdure.core.inbox import (
     decode_host_event,
     list_inbox_items,
 )
-from perdure.core.message import user
-from perdure.core.store import Post
+from perdure._core.values.event import Custom, Entry, InboxAdded, InboxResolved, ValueKept
+from perdure._core.values.message import user
 
 BUILD = InboxAdded("i1", "build", "Build it.", blocking=True)
 MAIL = InboxAdded("i2", "mail", "Ask Ann.", wake=True)

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from perdure.core.inherited_permission_gates import (
+from perdure._core.permission.gate import Explanation, Gate, Permissions, allow_all, deny_all, later
+from perdure._core.permission.grants import Grant, Grants
+from perdure._core.permission.inherited import (
     BackgroundTaskCaller,
     DenyRulesGate,
     RestrictedGate,
@@ -21,24 +23,9 @@ from perdure.core.inherited_permission_gates import (
     narrow_gate,
     restrict_gate,
 )
-from perdure.core.permission_target import PathTarget
-from perdure.core.permissions import (
-    NO_ONE_TO_ASK,
-    Explanation,
-    Gate,
-    Grant,
-    Grants,
-    PermissionRequest,
-    Permissions,
-    Rule,
-    Verdict,
-    allow,
-    allow_all,
-    ask,
-    deny,
-    deny_all,
-    later,
-)
+from perdure._core.permission.request import NO_ONE_TO_ASK, PermissionRequest, Verdict
+from perdure._core.permission.rules import Rule, allow, ask, deny
+from perdure._core.permission.targets.path import PathTarget
 
 NO = Verdict(allow=False, reason="not by me")
 

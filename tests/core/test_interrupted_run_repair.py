@@ -4,22 +4,8 @@ from typing import Literal
 
 import pytest
 
-from perdure.core.event import (
-    EntriesLost,
-    Event,
-    MessageAdded,
-    ModelRequested,
-    QuestionAsked,
-    QuestionWithdrawn,
-    RunEnded,
-    RunStarted,
-    SubagentFinished,
-    SubagentStarted,
-    ToolFinished,
-    ToolStarted,
-)
-from perdure.core.fold import fold_events
-from perdure.core.interrupted_run_repair import (
+from perdure._core.log.fold import fold_events
+from perdure._core.log.repair import (
     ENDING_CRASH_LOOP,
     ENDING_PARENT_ENDED,
     ENDING_PROCESS_DIED,
@@ -32,7 +18,19 @@ from perdure.core.interrupted_run_repair import (
     build_repair_events,
     has_open_children,
 )
-from perdure.core.message import Status, Text, ToolCall, ToolResult, Usage, assistant
+from perdure._core.values.event import (
+    EntriesLost,
+    MessageAdded,
+    ModelRequested,
+    RunEnded,
+    RunStarted,
+    SubagentFinished,
+    SubagentStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from perdure._core.values.event_class import Event, QuestionAsked, QuestionWithdrawn
+from perdure._core.values.message import Status, Text, ToolCall, ToolResult, Usage, assistant
 
 BEGUN = RunStarted("agent", run_id="r1")
 PRICED = ModelRequested(1, estimated_tokens=1_000_000, price_usd=(2.0, 8.0, None, None), run_id="r1")

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Extension, Permissions, Tool, allow, before, react, tool
-from perdure.core.error import Fenced, StoreError
-from perdure.core.event import Entry, MessageAdded, ModelRequested, RunEnded, ToolFinished, ToolStarted
-from perdure.core.loop import run_turn
-from perdure.core.message import Message
-from perdure.core.outcome import Outcome
-from perdure.core.run import Accepted, Run
-from perdure.core.store import Lease
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure._core.log.store import Lease
+from perdure._core.run.loop import run_turn
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.run import Run
+from perdure._core.run.spec import Accepted
+from perdure._core.values.error import Fenced, StoreError
+from perdure._core.values.event import Entry, MessageAdded, ModelRequested, RunEnded, ToolFinished, ToolStarted
+from perdure._core.values.message import Message
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, NotedStore, WaitingStore, kind, log_of, of
 
 pytestmark = pytest.mark.resumed

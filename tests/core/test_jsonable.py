@@ -20,8 +20,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from perdure.core import jsonable as plain
-from perdure.core.jsonable import (
+from perdure._core.values import jsonable as plain
+from perdure._core.values.jsonable import (
     MAX_ERROR_CHARACTERS,
     error_message,
     replace_surrogates,

@@ -1,13 +1,13 @@
 """The progress of a session's last run, from the events that stores see."""
 
-from perdure.core.event import Custom, Entry, RunEnded, RunResumed, RunStarted, RunWaiting, SessionConfigured
-from perdure.core.last_run_progress import (
+from perdure._core.log.status import (
     GIVEN_BY_SETTING,
     NO_RUN,
     REPORTED_SETTING,
     LastRunProgress,
     find_last_run_progress,
 )
+from perdure._core.values.event import Custom, Entry, RunEnded, RunResumed, RunStarted, RunWaiting, SessionConfigured
 
 
 def entries(*events):

@@ -9,20 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core import log_codec
-from perdure.core.error import EntryTooNew, StoreError
-from perdure.core.event import (
-    Custom,
-    Entry,
-    GuardrailTripped,
-    MessageAdded,
-    RunEnded,
-    RunStarted,
-    TextDelta,
-    ToolFinished,
-    Unknown,
-)
-from perdure.core.log_codec import (
+from perdure._core.log import codec
+from perdure._core.log.codec import (
     MAX_BRACKETS_UNCHECKED,
     VERSION,
     decode_entry,
@@ -33,7 +21,19 @@ from perdure.core.log_codec import (
     encode_events,
     encode_events_as_msgpack,
 )
-from perdure.core.message import Image, Message, StopReason, Text, ToolResult, Usage, user
+from perdure._core.values.error import EntryTooNew, StoreError
+from perdure._core.values.event import (
+    Custom,
+    Entry,
+    GuardrailTripped,
+    MessageAdded,
+    RunEnded,
+    RunStarted,
+    TextDelta,
+    ToolFinished,
+    Unknown,
+)
+from perdure._core.values.message import Image, Message, StopReason, Text, ToolResult, Usage, user
 from tests.core.material import events, jsons, messages, texts, torn_texts
 
 
@@ -222,12 +222,12 @@ def test_what_is_damaged_is_told_as_such(raw):
 @pytest.fixture
 def at_version_three(monkeypatch):
     """As if two versions had passed, of which the first renamed a field and the second a kind."""
-    monkeypatch.setattr(log_codec, "VERSION", 3)
+    monkeypatch.setattr(codec, "VERSION", 3)
     upcasters = {
         1: lambda body: {("name" if key == "title" else key): value for key, value in body.items()},
         2: lambda body: {**body, "kind": "custom" if body["kind"] == "special" else body["kind"]},
     }
-    monkeypatch.setattr(log_codec, "UPCASTERS", upcasters)
+    monkeypatch.setattr(codec, "UPCASTERS", upcasters)
 
 
 @pytest.mark.usefixtures("at_version_three")
@@ -288,7 +288,7 @@ def test_numbers_that_only_json_can_hold_are_kept_as_json():
     "odd",
     [
         pytest.param(Custom("n", {1, 2}), id="a value that is no JSON"),
-        pytest.param(Custom("n", [[]] * (log_codec.MAX_BRACKETS_UNCHECKED + 1)), id="many brackets"),
+        pytest.param(Custom("n", [[]] * (codec.MAX_BRACKETS_UNCHECKED + 1)), id="many brackets"),
         pytest.param(Custom("n", object()), id="an object"),
         pytest.param(Unknown("newer", {"kind": "newer", "value": 1}), id="an unknown kind"),
     ],
@@ -336,7 +336,7 @@ def test_events_of_an_older_version_are_brought_up_although_their_kinds_are_know
     old = form([{"kind": "custom", "name": "as it is now", "title": "as it was"}])
     assert decode_events(old, version=1) == [Custom("as it was")]
     assert decode_events(old, version=3) == [Custom("as it is now")]
-    assert log_codec.decode_events_if_all_known(old, version=1) is None
-    assert log_codec.decode_events_if_all_known(old, version=3) == [Custom("as it is now")]
+    assert codec.decode_events_if_all_known(old, version=1) is None
+    assert codec.decode_events_if_all_known(old, version=3) == [Custom("as it is now")]
     with pytest.raises(EntryTooNew, match="an entry of version 4, and this is version 3: upgrade perdure"):
         decode_events(old, version=4)

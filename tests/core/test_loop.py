@@ -9,7 +9,17 @@ import msgspec
 import pytest
 
 from perdure import Agent, Extension, Limits, Session, Tool, auto_continue, max_turns, tool, when_tool_called
-from perdure.core.error import (
+from perdure._core.model.failover import failover
+from perdure._core.model.protocol import ModelInfo, Request, Settings
+from perdure._core.model.wrappers import retried
+from perdure._core.permission.gate import Permissions, later
+from perdure._core.run.loop import act, react, run_turn
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.run import Run
+from perdure._core.run.spec import Accepted, Retry
+from perdure._core.run.stop import Halt, Nudge, Step, repeated_calls
+from perdure._core.tools.tool import ToolOutput
+from perdure._core.values.error import (
     AllModelsFailed,
     EmptyReply,
     ModelError,
@@ -18,7 +28,7 @@ from perdure.core.error import (
     ReplyCutOff,
     UsageError,
 )
-from perdure.core.event import (
+from perdure._core.values.event import (
     AutoContinued,
     Custom,
     Entry,
@@ -40,17 +50,10 @@ from perdure.core.event import (
     TurnEnded,
     UsageReported,
 )
-from perdure.core.failover import failover
-from perdure.core.loop import act, react, run_turn
-from perdure.core.message import Message, StopReason, Text, Thinking, ToolCall, Usage, user
-from perdure.core.model import ModelInfo, Request, Settings
-from perdure.core.model_and_tool_wrappers import retried
-from perdure.core.outcome import Outcome
-from perdure.core.permissions import Permissions, later
-from perdure.core.run import Accepted, Retry, Run
-from perdure.core.stop_conditions import Halt, Nudge, Step, repeated_calls
-from perdure.core.tool import ToolOutput
-from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause, thinking
+from perdure._core.values.message import Message, StopReason, Text, Thinking, ToolCall, Usage, user
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls, pause, thinking
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, NotedStore, kind, log_of, of
 from tests.transcript import assert_valid
 

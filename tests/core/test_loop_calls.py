@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from perdure import Agent, Limits, Permissions, Skip, ToolContext, after, allow, before, tool, tool_from_schema
-from perdure.core.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
-from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, parts_to_text
-from perdure.core.outcome import Outcome
-from perdure.core.tool import ToolOutput
-from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
+from perdure._core.run.outcome import Outcome
+from perdure._core.tools.tool import ToolOutput
+from perdure._core.values.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
+from perdure._core.values.message import Image, Status, StopReason, Text, ToolCall, ToolResult, parts_to_text
+from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held, LineCount, NotedStore, WaitingStore, log_of, of, rounds
 from tests.transcript import assert_valid
 

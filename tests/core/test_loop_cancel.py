@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, Session, ToolCall, Verdict, before, tool
-from perdure.core import fault_injection as faults
-from perdure.core.error import StoreError
-from perdure.core.event import (
+from perdure._core.log.store import Lease
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.run import CANCEL_GRACE_SECONDS, Run
+from perdure._core.values import faults
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import (
     CancelRequested,
     Entry,
     MessageAdded,
@@ -22,11 +25,10 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.message import Status
-from perdure.core.outcome import Outcome
-from perdure.core.run import CANCEL_GRACE_SECONDS, Run
-from perdure.core.store import Lease
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from perdure._core.values.message import Status
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls, pause
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
 

@@ -20,12 +20,13 @@ from perdure import (
     later,
     tool,
 )
-from perdure.core.event import ReplyFinished, RunEnded, TextDelta, ToolFinished, ToolStarted
-from perdure.core.message import Status, Usage
-from perdure.core.model import Price
-from perdure.core.stop_conditions import when_tool_called
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
+from perdure._core.model.protocol import Price
+from perdure._core.run.stop import when_tool_called
+from perdure._core.values.event import ReplyFinished, RunEnded, TextDelta, ToolFinished, ToolStarted
+from perdure._core.values.message import Status, Usage
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, log_of, of, rounds
 from tests.transcript import assert_valid
 

@@ -21,11 +21,13 @@ from perdure import (
     deny_all,
     tool,
 )
-from perdure.core.event import ErrorRaised, PermissionDecided, QuestionAsked, ToolStarted
-from perdure.core.message import Status, ToolResult
-from perdure.core.schema import arguments_hash
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure._core.schema.parsing import arguments_hash
+from perdure._core.values.event import ErrorRaised, PermissionDecided, ToolStarted
+from perdure._core.values.event_class import QuestionAsked
+from perdure._core.values.message import Status, ToolResult
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from tests.doubles import NotedStore, log_of, of
 from tests.transcript import assert_valid
 

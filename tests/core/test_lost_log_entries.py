@@ -2,23 +2,23 @@
 
 import pytest
 
-from perdure.core.event import (
+from perdure._core.log.fold import fold_entries, fold_events
+from perdure._core.log.repair import ENDING_LOG_DAMAGED, INTERRUPTED_CALL_TEXT, build_repair_events
+from perdure._core.log.status import build_lost_entries_error, build_lost_input_error, mark_lost_entries
+from perdure._core.log.store import read_events
+from perdure._core.values.event import (
     Custom,
     EntriesLost,
     Entry,
-    Event,
     MessageAdded,
     RunEnded,
     RunStarted,
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.fold import fold_entries, fold_events
-from perdure.core.interrupted_run_repair import ENDING_LOG_DAMAGED, INTERRUPTED_CALL_TEXT, build_repair_events
-from perdure.core.lost_log_entries import build_lost_entries_error, build_lost_input_error, mark_lost_entries
-from perdure.core.message import Message, Status, Text, ToolCall, user
-from perdure.core.store import read_events
-from perdure.stores.memory import MemoryStore
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Message, Status, Text, ToolCall, user
+from perdure._stores.memory import MemoryStore
 
 
 def entry(seq: int, event: Event | None = None) -> Entry:

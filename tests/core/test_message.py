@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from perdure.core.error import ConfigError
-from perdure.core.message import (
+from perdure._core.values.error import ConfigError
+from perdure._core.values.message import (
     MAX_TOKENS,
     NO_USAGE,
     PART_TYPES,

@@ -24,8 +24,8 @@ from perdure import (
     Skill,
     Verdict,
 )
-from perdure.core.misspelt_option_metaclass import StrictOptionsMeta, UnresolvedSignatureMeta
-from perdure.testing import ScriptedModel
+from perdure._core.values.checks import StrictOptionsMeta, UnresolvedSignatureMeta
+from perdure._testing.model import ScriptedModel
 
 if TYPE_CHECKING:
     from decimal import Decimal

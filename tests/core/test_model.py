@@ -9,8 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ConfigError, ModelError
-from perdure.core.event import (
+from perdure._core.model.protocol import (
+    ModelInfo,
+    Price,
+    Request,
+    Settings,
+    assemble_reply,
+    find_empty_reply_reason,
+    model_info,
+    sanitize_reply,
+)
+from perdure._core.model.transcript import InputTokenEstimate
+from perdure._core.values.error import ConfigError, ModelError
+from perdure._core.values.event import (
     CitationAdded,
     ErrorRaised,
     ModelEvent,
@@ -21,7 +32,7 @@ from perdure.core.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure.core.message import (
+from perdure._core.values.message import (
     Citation,
     Image,
     Message,
@@ -34,18 +45,7 @@ from perdure.core.message import (
     assistant,
     user,
 )
-from perdure.core.model import (
-    ModelInfo,
-    Price,
-    Request,
-    Settings,
-    assemble_reply,
-    find_empty_reply_reason,
-    model_info,
-    sanitize_reply,
-)
-from perdure.core.transcript import InputTokenEstimate
-from perdure.testing import ScriptedModel
+from perdure._testing.model import ScriptedModel
 from tests.core.material import json_objects, media, texts, thoughts, torn_texts, usages
 
 FINISHED = ReplyFinished(usage=Usage(3, 4), model="m-1", provider="p")

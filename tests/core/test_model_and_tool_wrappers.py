@@ -10,34 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perdure.core.error import (
-    AllModelsFailed,
-    AuthFailed,
-    ConfigError,
-    ContextOverflow,
-    EffectUnknown,
-    ModelError,
-    ProviderDown,
-    RateLimited,
-    ReplyCutOff,
-    ToolError,
-    UsageError,
-)
-from perdure.core.event import (
-    ErrorRaised,
-    FailedOver,
-    ReplyDiscarded,
-    ReplyFinished,
-    RetryScheduled,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    UsageReported,
-)
-from perdure.core.failover import failover
-from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.model import ModelInfo, Price, Request, Settings, model_info
-from perdure.core.model_and_tool_wrappers import (
+from perdure._core.model.budget import Budget
+from perdure._core.model.failover import failover
+from perdure._core.model.protocol import ModelInfo, Price, Request, Settings, model_info
+from perdure._core.model.wrappers import (
     after,
     around,
     before,
@@ -50,11 +26,39 @@ from perdure.core.model_and_tool_wrappers import (
     timed,
     truncated,
 )
-from perdure.core.permissions import Permissions, allow
-from perdure.core.shared_budget import Budget
-from perdure.core.tool import Skip, ToolOutput, tool, tool_from_schema
-from perdure.runtime.agent import Agent
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call, check_model, pause
+from perdure._core.permission.gate import Permissions
+from perdure._core.permission.rules import allow
+from perdure._core.tools.tool import Skip, ToolOutput, tool, tool_from_schema
+from perdure._core.values.error import (
+    AllModelsFailed,
+    AuthFailed,
+    ConfigError,
+    ContextOverflow,
+    EffectUnknown,
+    ModelError,
+    ProviderDown,
+    RateLimited,
+    ReplyCutOff,
+    ToolError,
+    UsageError,
+)
+from perdure._core.values.event import (
+    ErrorRaised,
+    FailedOver,
+    ReplyDiscarded,
+    ReplyFinished,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from perdure._core.values.message import Image, Status, StopReason, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, pause
+from perdure._testing.model_contract import check_model
+from perdure._testing.recorder import Recorder
 
 ASKED = Request(messages=(user("Hello"),))
 

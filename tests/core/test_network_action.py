@@ -3,10 +3,10 @@
 import pytest
 
 from perdure import Agent, Permissions, allow, ask, command, deny, later, tool
-from perdure.core.command_target import NETWORK_ACTION, CommandPart, CommandTarget
-from perdure.core.permission_grants import Grant, make_grant
-from perdure.core.permission_request import PermissionRequest, Verdict
-from perdure.testing import ScriptedModel, call
+from perdure._core.permission.grants import Grant, make_grant
+from perdure._core.permission.request import PermissionRequest, Verdict
+from perdure._core.permission.targets.command import NETWORK_ACTION, CommandPart, CommandTarget
+from perdure._testing.model import ScriptedModel, call
 
 
 def target(arguments):

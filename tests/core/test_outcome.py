@@ -5,23 +5,23 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Budget, Price, tool
-from perdure.core.error import UsageError
-from perdure.core.event import (
+from perdure._core.log.past_runs import RunStep, ToolCallRecord
+from perdure._core.run.outcome import SHOWN, Outcome
+from perdure._core.values.error import UsageError
+from perdure._core.values.event import (
     Custom,
     Entry,
     MessageAdded,
     ModelRequested,
-    QuestionAsked,
     RunEnded,
     RunStarted,
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.finished_run_steps import RunStep, ToolCallRecord
-from perdure.core.message import ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.outcome import SHOWN, Outcome
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Reply, ScriptedModel, call
+from perdure._core.values.event_class import QuestionAsked
+from perdure._core.values.message import ToolCall, ToolResult, Usage, assistant, user
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import Reply, ScriptedModel, call
 
 
 def outcome(**fields):

@@ -2,10 +2,11 @@
 
 import pytest
 
-from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted, SubagentFinished
-from perdure.core.fold import State, fold_events
-from perdure.core.message import NO_USAGE, Usage, assistant, user
-from perdure.core.past_run_totals import PastRunTotals, add_run_cost, estimate_usage
+from perdure._core.log.fold import State, fold_events
+from perdure._core.log.past_runs import PastRunTotals, add_run_cost, estimate_usage
+from perdure._core.values.event import MessageAdded, ModelRequested, RunEnded, RunStarted, SubagentFinished
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import NO_USAGE, Usage, assistant, user
 from tests.random_log import RandomLog, describe_state
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ConfigError
-from perdure.core.path_target import (
+from perdure._core.permission.targets.path import (
     PathPattern,
     PathTarget,
     build_folder_pattern,
@@ -17,6 +16,7 @@ from perdure.core.path_target import (
     normalize_path_names,
     split_path,
 )
+from perdure._core.values.error import ConfigError
 
 HERE = "/srv/project"
 
@@ -120,7 +120,7 @@ def test_a_target_comes_from_an_argument_or_its_default(tmp_path: Path):
 
 
 def test_a_file_is_opened_where_there_are_no_folder_descriptors(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("perdure.core.open_without_links.STEP_BY_STEP", False)
+    monkeypatch.setattr("perdure._core.permission.targets.path.STEP_BY_STEP", False)
     with PathTarget.of("x", tmp_path).open("w") as file:
         file.write(b"1")
     assert (tmp_path / "x").read_bytes() == b"1"
@@ -128,7 +128,7 @@ def test_a_file_is_opened_where_there_are_no_folder_descriptors(tmp_path: Path, 
 
 @pytest.mark.parametrize("step_by_step", [True, False])
 def test_a_folder_that_has_become_a_link_is_not_entered(tmp_path: Path, monkeypatch, step_by_step):
-    monkeypatch.setattr("perdure.core.open_without_links.STEP_BY_STEP", step_by_step)
+    monkeypatch.setattr("perdure._core.permission.targets.path.STEP_BY_STEP", step_by_step)
     (tmp_path / "drafts").mkdir()
     (tmp_path / "private").mkdir()
     target = PathTarget.of("drafts/x", tmp_path)

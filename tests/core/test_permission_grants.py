@@ -5,21 +5,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.approval_binding import ApprovalBinding
-from perdure.core.error import ConfigError
-from perdure.core.event import GrantRevoked, PermissionDecided
-from perdure.core.permission_grants import Grant, Grants, check_grant_pattern, grants_from_log, list_offers, make_grant
-from perdure.core.permission_request import PermissionRequest, Verdict, build_permission_decided_event
-from perdure.core.permission_target import (
-    CommandTarget,
-    PathTarget,
-    Target,
-    UncomputableTarget,
-    UrlTarget,
-    command,
-    path,
-)
-from perdure.core.permissions import Permissions, allow, deny, later
+from perdure._core.permission.gate import Permissions, later
+from perdure._core.permission.grants import Grant, Grants, check_grant_pattern, grants_from_log, list_offers, make_grant
+from perdure._core.permission.request import PermissionRequest, Verdict, build_permission_decided_event
+from perdure._core.permission.rules import allow, deny
+from perdure._core.permission.targets.command import CommandTarget
+from perdure._core.permission.targets.path import PathTarget
+from perdure._core.permission.targets.patterns import Target, command, path
+from perdure._core.permission.targets.text import UncomputableTarget
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._core.values.binding import ApprovalBinding
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import GrantRevoked, PermissionDecided
 from tests.coming_from.shows import shows
 
 HERE = ApprovalBinding("tool", "boss", "store", "/project", "s@1")

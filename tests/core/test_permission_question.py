@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, ToolOutput, Verdict, later, tool
-from perdure.core.event import QuestionAsked
-from perdure.core.permission_question import parse_verdicts, validate_verdicts
-from perdure.core.permission_request import NO_ANSWER, PermissionRequest
-from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure._core.permission.request import NO_ANSWER, PermissionRequest
+from perdure._core.run.tool_calls.questions import parse_verdicts, validate_verdicts
+from perdure._core.values.event_class import QuestionAsked
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 
 
 def request(call_id: str, target: str = "ls") -> PermissionRequest:

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from perdure.core.error import ConfigError
-from perdure.core.permission_request import PermissionRequest
-from perdure.core.permission_rule import (
+from perdure._core.permission.request import PermissionRequest
+from perdure._core.permission.rules import (
     NO_RULE,
     Rule,
     RuleDecision,
@@ -17,7 +16,10 @@ from perdure.core.permission_rule import (
     decide_by_strictest_layer,
     deny,
 )
-from perdure.core.permission_target import CommandTarget, PathTarget, Target, command, path, url
+from perdure._core.permission.targets.command import CommandTarget
+from perdure._core.permission.targets.path import PathTarget
+from perdure._core.permission.targets.patterns import Target, command, path, url
+from perdure._core.values.error import ConfigError
 
 
 def request(tool: str = "search", target: str | Target = "x", action: str = "") -> PermissionRequest:

@@ -5,17 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from perdure.core.command_target import CommandPart
-from perdure.core.error import ConfigError
-from perdure.core.permission_request import PermissionRequest
-from perdure.core.permission_rule import allow, decide_by_rules, deny
-from perdure.core.permission_target import (
-    CommandTarget,
-    PathTarget,
-    TextPattern,
-    TextTarget,
-    UncomputableTarget,
-    UrlTarget,
+from perdure._core.permission.request import PermissionRequest
+from perdure._core.permission.rules import allow, decide_by_rules, deny
+from perdure._core.permission.targets.command import CommandPart, CommandTarget
+from perdure._core.permission.targets.path import PathTarget
+from perdure._core.permission.targets.patterns import (
     command,
     is_narrower_pattern,
     is_target_pattern,
@@ -26,6 +20,9 @@ from perdure.core.permission_target import (
     to_target,
     url,
 )
+from perdure._core.permission.targets.text import TextPattern, TextTarget, UncomputableTarget
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._core.values.error import ConfigError
 
 FILE, PAGE, LINE = PathTarget("/p/a.key", "/p"), UrlTarget.of("https://a.example/x"), CommandTarget.of("cat a.key")
 

@@ -7,33 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perdure.core.approval_binding import NO_BINDING
-from perdure.core.command_target import CommandPart, CommandTarget
-from perdure.core.error import ConfigError
-from perdure.core.event import GrantRevoked, PermissionDecided
-from perdure.core.permission_grants import make_grant
-from perdure.core.permission_target import PathTarget, command
-from perdure.core.permissions import (
+from perdure._core.permission.gate import Explanation, Permissions, allow_all, deny_all, later
+from perdure._core.permission.grants import Grant, Grants, describe_rule, grants_from_log, make_grant
+from perdure._core.permission.request import (
     NO_ANSWER,
     NO_ONE_TO_ASK,
-    Explanation,
-    Grant,
-    Grants,
     PermissionRequest,
-    Permissions,
-    Rule,
     Verdict,
-    allow,
-    allow_all,
-    ask,
     build_permission_decided_event,
     complete_verdicts,
-    deny,
-    deny_all,
-    describe_rule,
-    grants_from_log,
-    later,
 )
+from perdure._core.permission.rules import Rule, allow, ask, deny
+from perdure._core.permission.targets.command import CommandPart, CommandTarget
+from perdure._core.permission.targets.path import PathTarget
+from perdure._core.permission.targets.patterns import command
+from perdure._core.values.binding import NO_BINDING
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import GrantRevoked, PermissionDecided
 from tests.core.material import torn_texts
 
 YES = Verdict(allow=True)

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, Permissions, ToolContext, Verdict, ask, deny, later, tool
-from perdure.core.event import (
+from perdure._core.run.tool_calls.direct import ProgramCallExecutor
+from perdure._core.tools.tool import ToolOutput
+from perdure._core.values.clock import build_program_call_id, find_program_call_id
+from perdure._core.values.event import (
     LimitReached,
     MessageAdded,
     PermissionDecided,
@@ -15,12 +18,10 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.message import Message, Status, ToolCall, user
-from perdure.core.program_call_id import build_program_call_id, find_program_call_id
-from perdure.core.program_tool_calls import ProgramCallExecutor
-from perdure.core.tool import ToolOutput
-from perdure.stores import open_store
-from perdure.testing import FakeClock, ScriptedModel, call, calls
+from perdure._core.values.message import Message, Status, ToolCall, user
+from perdure._stores import open_store
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls
 from tests.doubles import Held, crashed, log_of, of
 
 

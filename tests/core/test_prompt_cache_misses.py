@@ -3,18 +3,18 @@
 from msgspec.structs import replace
 
 from perdure import Agent, Message, Settings, ToolContext, Usage, tool, user
-from perdure.core.event import ModelRequested
-from perdure.core.message import assistant
-from perdure.core.model import ModelInfo, Request, ToolSpec
-from perdure.core.prompt_cache_misses import (
+from perdure._core.model.cache import (
     CacheReport,
     PrefixChange,
     PrefixComparer,
     describe_prefix_change,
     find_first_change,
 )
-from perdure.core.transcript import MessagesSnapshot
-from perdure.testing import Reply, ScriptedModel, call
+from perdure._core.model.protocol import ModelInfo, Request, ToolSpec
+from perdure._core.model.transcript import MessagesSnapshot
+from perdure._core.values.event import ModelRequested
+from perdure._core.values.message import assistant
+from perdure._testing.model import Reply, ScriptedModel, call
 
 ONE, TWO, THREE = user("one"), assistant("two"), user("three")
 LOOK = ToolSpec("look", "Looks.", {"type": "object"})

@@ -3,15 +3,16 @@
 import pytest
 
 from perdure import Agent, Permissions, Verdict, allow, ask, deny, tool
-from perdure.core.error import ConfigError
-from perdure.core.event import (
+from perdure._core.log.fold import State, fold_events
+from perdure._core.log.redaction import erase_event_content
+from perdure._core.tools.tool import ToolOutput
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import (
     Compacted,
     Custom,
     InboxResolved,
     MessageAdded,
     ModelReplied,
-    QuestionAnswered,
-    QuestionAsked,
     ReplyDiscarded,
     RunStarted,
     SessionConfigured,
@@ -19,13 +20,20 @@ from perdure.core.event import (
     SkillLoaded,
     ToolFinished,
 )
-from perdure.core.event_erasure import erase_event_content
-from perdure.core.fold import State, fold_events
-from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, check_labels, merge_labels, user
-from perdure.core.provenance import list_event_sources, list_message_sources
-from perdure.core.tool import ToolOutput
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
+from perdure._core.values.message import (
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    assistant,
+    check_labels,
+    merge_labels,
+    user,
+)
+from perdure._core.values.provenance import list_event_sources, list_message_sources
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 
 RESULT = ToolResult("c1", "fetch", (Text("page"),), labels=("untrusted",))
 

@@ -3,11 +3,11 @@
 import pytest
 
 from perdure import Agent, Permissions, tool
-from perdure.core.message import Message, Status, ToolCall
-from perdure.core.model import sanitize_reply
-from perdure.core.permission_request import Verdict
-from perdure.core.provider_executed_tool_calls import APPROVED, build_permission_only_tool
-from perdure.testing import ScriptedModel
+from perdure._core.model.protocol import sanitize_reply
+from perdure._core.permission.request import Verdict
+from perdure._core.run.tool_calls.preparation import APPROVED, build_permission_only_tool
+from perdure._core.values.message import Message, Status, ToolCall
+from perdure._testing.model import ScriptedModel
 
 CALL = ToolCall("mcpr_1", "wiki_ask", '{"page": "rain"}', run_by_provider=True)
 

@@ -19,21 +19,22 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.event import (
+from perdure._core.run.tool_calls.questions import validate_answer
+from perdure._core.values.event import (
     MessageAdded,
     PermissionDecided,
-    QuestionAnswered,
-    QuestionAsked,
     RunEnded,
     RunStarted,
     RunWaiting,
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.message import Message, Status, StopReason, ToolCall
-from perdure.core.question_answer_validation import validate_answer
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
+from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
+from perdure._core.values.message import Message, Status, StopReason, ToolCall
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, crashed, log_of, of, until
 from tests.transcript import assert_valid
 

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.event import QuestionAsked
-from perdure.core.permission_request import PermissionRequest, Verdict
-from perdure.core.question_answer_validation import build_decline_body, check_slot_answer, validate_answer
+from perdure._core.permission.request import PermissionRequest, Verdict
+from perdure._core.run.tool_calls.questions import build_decline_body, check_slot_answer, validate_answer
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event_class import QuestionAsked
 
 REQUEST = PermissionRequest("c", "shell", "run", "ls", {"x": 1}, "hash", True, "s", "r")
 NUMBER: dict[str, Any] = {"type": "integer"}

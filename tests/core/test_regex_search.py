@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from perdure.core.regex_search import search_within_time
-from perdure.core.tool_worker_process import WORKERS, ToolWorkerProcess
+from perdure._core.tools.worker.process import WORKERS, ToolWorkerProcess, search_within_time
 
 HOSTILE = "a" * 60 + "!"
 """A text on which `(a+)+$` takes longer than anybody lives."""

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Extension
-from perdure.core.event import ErrorRaised, ModelRequested
-from perdure.core.reminders import label_requests
-from perdure.core.run import Run
-from perdure.testing import ScriptedModel
+from perdure._core.run.requests import label_requests
+from perdure._core.run.run import Run
+from perdure._core.values.event import ErrorRaised, ModelRequested
+from perdure._testing.model import ScriptedModel
 
 
 def broken(_run: Run) -> str:

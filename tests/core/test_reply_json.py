@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core import reply_json
-from perdure.core.reply_json import is_true, list_json_objects, list_json_values, separate_json_from_text
+from perdure._core.model import json_reply
+from perdure._core.model.json_reply import is_true, list_json_objects, list_json_values, separate_json_from_text
 
 
 class CountingDecoder(json.JSONDecoder):
@@ -28,15 +28,15 @@ class CountingDecoder(json.JSONDecoder):
 @pytest.mark.parametrize("text", ["[" * 100_000, ("[" + "1," * 40) * 1_900], ids=["deep", "long"])
 def test_values_that_never_end_are_given_up_soon(monkeypatch, text):
     decoder = CountingDecoder(strict=False)
-    monkeypatch.setattr(reply_json, "_DECODER", decoder)
+    monkeypatch.setattr(json_reply, "_DECODER", decoder)
     assert list_json_values(text) == []
     assert decoder.tries < 400
-    assert decoder.characters < 3 * reply_json.MOST_READ
+    assert decoder.characters < 3 * json_reply.MOST_READ
 
 
 def test_only_so_many_brackets_are_tried():
-    assert list_json_values("[x" * (reply_json.MOST_BEGINNINGS - 1) + "[1]") == [[1]]
-    assert list_json_values("[x" * reply_json.MOST_BEGINNINGS + "[1]") == []
+    assert list_json_values("[x" * (json_reply.MOST_BEGINNINGS - 1) + "[1]") == [[1]]
+    assert list_json_values("[x" * json_reply.MOST_BEGINNINGS + "[1]") == []
 
 
 def test_thinking_that_never_ends_is_text():
@@ -76,7 +76,7 @@ def test_no_reply_makes_the_search_for_json_fail(text):
 
 
 def test_no_more_is_read_once_as_much_was_read_as_may_be(monkeypatch):
-    monkeypatch.setattr(reply_json, "MOST_READ", 3)
+    monkeypatch.setattr(json_reply, "MOST_READ", 3)
     assert list_json_values("[x[x[1]") == [[1]]
-    monkeypatch.setattr(reply_json, "MOST_READ", 2)
+    monkeypatch.setattr(json_reply, "MOST_READ", 2)
     assert list_json_values("[x[x[1]") == []

@@ -2,8 +2,7 @@
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.reserved_session_ids import (
+from perdure._core.log.reserved_ids import (
     RuntimeSessionId,
     check_not_reserved,
     check_part_not_reserved,
@@ -11,8 +10,9 @@ from perdure.core.reserved_session_ids import (
     is_listed,
     is_schedule_session,
 )
-from perdure.stores.memory import MemoryStore
-from perdure.stores.namespace import namespaced
+from perdure._core.values.error import ConfigError
+from perdure._stores.memory import MemoryStore
+from perdure._stores.wrappers.namespace import namespaced
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ import gc
 import pytest
 
 from perdure import Post, user
-from perdure.core.event import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed, ValueKept
-from perdure.core.inbox import build_resolution_post, list_inbox_items
-from perdure.core.run_mailbox import (
+from perdure._core.people.inbox import build_resolution_post, list_inbox_items
+from perdure._core.people.mailbox import (
     Mailbox,
     build_host_event_post,
     build_message_post,
@@ -15,6 +14,8 @@ from perdure.core.run_mailbox import (
     build_slot_closing_post,
     list_posted_events,
 )
+from perdure._core.values.event import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, ValueKept
+from perdure._core.values.event_class import SlotClosed
 
 
 def texts(events):

@@ -20,20 +20,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core import schema, schema_checker
-from perdure.core.error import ConfigError
-from perdure.core.schema import (
-    Invalid,
-    Problem,
-    arguments_hash,
+from perdure._core.schema import checker
+from perdure._core.schema import parameters as schema
+from perdure._core.schema.parameters import (
     build_parameters_from_json_schema,
     check_json_schema,
     check_value,
     convert_value,
     json_schema_for_type,
     parameters_from_function,
-    parse_arguments,
 )
+from perdure._core.schema.parsing import arguments_hash, parse_arguments
+from perdure._core.schema.problems import Invalid, Problem
+from perdure._core.values.error import ConfigError
 
 D = TypeVar("D")
 
@@ -620,7 +619,7 @@ def test_reading_and_hashing_arguments_are_offered_here():
 def test_validators_are_imported_when_they_are_needed():
     program = """
 import sys
-from perdure.core.schema import convert_value, parameters_from_function
+from perdure._core.schema.parameters import convert_value, parameters_from_function
 def weather(city: str, days: int = 3): ...
 parameters_from_function(weather)[0].parse({"city": "Oslo"})
 convert_value({"a": "5"}, dict[str, int])
@@ -646,7 +645,7 @@ def test_a_schema_of_any_value_is_copied_and_checked():
 def test_a_raw_schema_is_compiled_once_and_may_be_changed_afterwards(monkeypatch):
     numbers = {"type": "object", "properties": {"once": {"type": "integer"}}}
     check_value({"once": 1}, numbers)
-    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    monkeypatch.setattr(checker, "_make_validator", pytest.fail)
     check_value({"once": 2}, dict(numbers))
     with pytest.raises(Invalid, match="once"):
         check_value({"once": "x"}, dict(numbers))
@@ -661,7 +660,7 @@ def test_a_raw_schema_is_checked_when_it_is_given_and_compiled_for_the_first_val
         "type": "object",
         "properties": {f"lazy{number}": {"type": "integer"} for number in range(count)},
     }
-    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    monkeypatch.setattr(checker, "_make_validator", pytest.fail)
     described = build_parameters_from_json_schema(given)
     given["properties"]["wrong"] = {"type": "whole"}
     with pytest.raises(ConfigError, match="'properties/wrong/type'"):

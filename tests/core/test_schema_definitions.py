@@ -4,7 +4,7 @@ import jsonschema_rs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.schema_definitions import add_definitions, add_enum_types, hoist_definitions, inline_root_reference
+from perdure._core.schema.definitions import add_definitions, add_enum_types, hoist_definitions, inline_root_reference
 
 
 def test_definitions_move_to_the_root():

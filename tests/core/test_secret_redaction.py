@@ -5,14 +5,16 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, Extension, ToolContext, tool
-from perdure.core.event import Event, TextDelta, ThinkingDelta, ToolProgress
-from perdure.core.message import user
-from perdure.core.model import Model, Request
-from perdure.core.model_and_tool_wrappers import WrappedModel
-from perdure.core.run import Run
-from perdure.core.secret_redaction import RelatedRunsRedaction
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Recorder, ScriptedModel, call, thinking
+from perdure._core.log.redaction import RelatedRunsRedaction
+from perdure._core.model.protocol import Model, Request
+from perdure._core.model.wrappers import WrappedModel
+from perdure._core.run.run import Run
+from perdure._core.values.event import TextDelta, ThinkingDelta, ToolProgress
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import user
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call, thinking
+from perdure._testing.recorder import Recorder
 
 
 class Starred:

@@ -8,20 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import Agent, ConfigError, Image, Limits, Message, Price, Request, Settings, Usage, assistant, tool, user
-from perdure.core import shared_budget
-from perdure.core.error import OutOfBudget, ProviderDown
-from perdure.core.event import (
-    MessageAdded,
-    ModelEvent,
-    ReplyFinished,
-    RunEnded,
-    TextDelta,
-    ToolCallDelta,
-    UsageReported,
-)
-from perdure.core.model import ModelInfo, ToolSpec
-from perdure.core.model_and_tool_wrappers import retried
-from perdure.core.shared_budget import (
+from perdure._core.model import budget as shared_budget
+from perdure._core.model.budget import (
     DEFAULT_OUTPUT_TOKENS,
     MEDIA_TOKENS,
     MIN_OUTPUT_TOKENS,
@@ -31,9 +19,21 @@ from perdure.core.shared_budget import (
     budgeted,
     estimate_max_input_tokens,
 )
-from perdure.core.transcript import MessagesSnapshot
-from perdure.replaying.replay import replay
-from perdure.testing import Reply, ScriptedModel, call
+from perdure._core.model.protocol import ModelInfo, ToolSpec
+from perdure._core.model.transcript import MessagesSnapshot
+from perdure._core.model.wrappers import retried
+from perdure._core.values.error import OutOfBudget, ProviderDown
+from perdure._core.values.event import (
+    MessageAdded,
+    ModelEvent,
+    ReplyFinished,
+    RunEnded,
+    TextDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._work.replay.replay import replay
 from tests.doubles import log_of, of
 
 PRICE = Price(input_usd=1.0, output_usd=10.0)

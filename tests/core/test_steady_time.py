@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from perdure.core.steady_time import describe_jump, get_steady_time
-from perdure.testing import FakeClock
+from perdure._core.values.clock import describe_jump, get_steady_time
+from perdure._testing.clock import FakeClock
 
 pytestmark = pytest.mark.filterwarnings("error")
 DAY = 86_400.0

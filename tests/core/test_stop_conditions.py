@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ConfigError
-from perdure.core.message import Status, ToolCall, ToolResult, assistant, tool_message, user
-from perdure.core.stop_conditions import (
+from perdure._core.run.stop import (
     GUARDRAILS,
     Halt,
     Limits,
@@ -28,6 +26,8 @@ from perdure.core.stop_conditions import (
     repeated_calls,
     when_tool_called,
 )
+from perdure._core.values.error import ConfigError
+from perdure._core.values.message import Status, ToolCall, ToolResult, assistant, tool_message, user
 
 
 def step(*calls, turn=1, statuses=()):

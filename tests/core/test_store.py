@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.clock_and_ids import SYSTEM_CLOCK
-from perdure.core.error import Conflict, Fenced, StoreError
-from perdure.core.event import Custom, Entry, Event
-from perdure.core.store import (
+from perdure._core.log.store import (
     CONFIRMED_SECONDS,
     EntryIdSource,
     Lease,
@@ -26,8 +23,12 @@ from perdure.core.store import (
     run_to_completion,
     wait_despite_cancel,
 )
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock
+from perdure._core.values.clock import SYSTEM_CLOCK
+from perdure._core.values.error import Conflict, Fenced, StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._core.values.event_class import Event
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
 from tests.doubles import SECONDS, NotedStore, WaitingStore, rounds, until
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, tool
-from perdure.core import thread_pool as thread
-from perdure.core.error import ConfigError
-from perdure.core.thread_pool import THREAD_POOL, ThreadPool
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.tools.worker import threads as thread
+from perdure._core.tools.worker.threads import THREAD_POOL, ThreadPool
+from perdure._core.values.error import ConfigError
+from perdure._testing.model import ScriptedModel, call, calls
 
 PATIENCE = 30.0
 """Seconds after which something that should happen at once has not happened."""
@@ -377,7 +377,7 @@ def program(text):
 def test_a_function_that_never_returns_does_not_keep_the_process_from_ending():
     printed = program("""
 import asyncio, threading
-from perdure.core.thread_pool import THREAD_POOL
+from perdure._core.tools.worker.threads import THREAD_POOL
 
 async def main():
     task = asyncio.ensure_future(THREAD_POOL.run(threading.Event().wait, (), {}))
@@ -394,7 +394,7 @@ asyncio.run(main())
 def test_a_forked_process_starts_threads_of_its_own():
     printed = program("""
 import asyncio, os
-from perdure.core.thread_pool import THREAD_POOL
+from perdure._core.tools.worker.threads import THREAD_POOL
 
 async def call(text):
     async with asyncio.timeout(30):

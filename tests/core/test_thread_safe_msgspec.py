@@ -6,12 +6,12 @@ import sys
 import msgspec
 import pytest
 
-from perdure.core.thread_safe_msgspec import convert, prepare_type
+from perdure._core.values.jsonable import convert, prepare_type
 
 PROGRAM = """
 import sys, threading
 import msgspec
-from perdure.core.thread_safe_msgspec import convert
+from perdure._core.values.jsonable import convert
 
 sys.setswitchinterval(1e-6)
 for number in range(150):

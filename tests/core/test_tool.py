@@ -14,16 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ConfigError
-from perdure.core.event import ToolProgress
-from perdure.core.message import Status
-from perdure.core.model import ToolSpec
-from perdure.core.schema import Invalid
-from perdure.core.secret_redaction import RelatedRunsRedaction
-from perdure.core.tool import Tool, ToolContext, ToolOutput, tool, tool_from_schema
-from perdure.core.toolbox import Toolbox
-from perdure.runtime.agent import Agent
-from perdure.testing import Recorder, ScriptedModel, call
+from perdure._core.log.redaction import RelatedRunsRedaction
+from perdure._core.model.protocol import ToolSpec
+from perdure._core.schema.problems import Invalid
+from perdure._core.tools.context import ToolContext
+from perdure._core.tools.tool import Tool, ToolOutput, tool, tool_from_schema
+from perdure._core.tools.toolbox import Toolbox
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import ToolProgress
+from perdure._core.values.message import Status
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
 from tests.core import isolated_tools
 
 NO_CONTEXT: ToolContext[Any] = ToolContext(cast("Any", None), "c", "t")

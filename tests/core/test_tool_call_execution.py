@@ -8,24 +8,26 @@ from typing import Any
 import pytest
 
 from perdure import Agent, EffectNotStarted, EffectUnknown, Limits, ToolContext, ToolError, tool
-from perdure.core.clock_and_ids import SYSTEM_CLOCK
-from perdure.core.event import ErrorRaised, ToolFinished, ToolStarted
-from perdure.core.fold import State
-from perdure.core.interrupted_run_repair import READ_IS_REPEATABLE
-from perdure.core.message import Status, ToolCall, ToolResult
-from perdure.core.model_and_tool_wrappers import after, before
-from perdure.core.permissions import Permissions, allow_all
-from perdure.core.run import Run
-from perdure.core.run_mailbox import Mailbox
-from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
-from perdure.core.store import Log
-from perdure.core.tool import Tool
-from perdure.core.tool_call_execution import PreparedCall, run_call
-from perdure.core.toolbox import Toolbox
-from perdure.core.unsuccessful_results import describe_error
-from perdure.core.watch import Fanout
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
+from perdure._core.log.fold import State
+from perdure._core.log.repair import READ_IS_REPEATABLE
+from perdure._core.log.store import Log
+from perdure._core.model.wrappers import after, before
+from perdure._core.people.mailbox import Mailbox
+from perdure._core.permission.gate import Permissions, allow_all
+from perdure._core.run.run import Run
+from perdure._core.run.spec import RunOptions, RunPlace, RunSpec
+from perdure._core.run.tool_calls.execution import PreparedCall, run_call
+from perdure._core.tools.results import describe_error
+from perdure._core.tools.tool import Tool
+from perdure._core.tools.toolbox import Toolbox
+from perdure._core.values.clock import SYSTEM_CLOCK
+from perdure._core.values.event import ErrorRaised, ToolFinished, ToolStarted
+from perdure._core.values.message import Status, ToolCall, ToolResult
+from perdure._core.watch import Fanout
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
 

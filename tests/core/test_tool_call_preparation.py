@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, Skip, tool
-from perdure.core.message import Status, ToolCall
-from perdure.core.model_and_tool_wrappers import before
-from perdure.core.tool import Tool
-from perdure.testing import Reply, ScriptedModel, call, calls
+from perdure._core.model.wrappers import before
+from perdure._core.tools.tool import Tool
+from perdure._core.values.message import Status, ToolCall
+from perdure._testing.model import Reply, ScriptedModel, call, calls
 
 made: list[str] = []
 

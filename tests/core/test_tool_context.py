@@ -21,11 +21,12 @@ from perdure import (
     path,
     tool,
 )
-from perdure.core.event import Custom, ToolProgress, ToolStarted, ValueKept
-from perdure.core.inherited_permission_gates import restrict_gate
-from perdure.core.permission_target import TextTarget
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Recorder, ScriptedModel, call
+from perdure._core.permission.inherited import restrict_gate
+from perdure._core.permission.targets.text import TextTarget
+from perdure._core.values.event import Custom, ToolProgress, ToolStarted, ValueKept
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
 from tests.doubles import log_of, of
 
 pytestmark = pytest.mark.resumed

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from perdure import Agent, Limits, ToolContext, tool, tool_from_schema
-from perdure.core import tool_worker_main, tool_worker_process
-from perdure.core.error import ConfigError
-from perdure.core.tool_worker_process import MAX_IDLE_WORKERS, WORKERS, ToolWorkerProcess, locate_isolated_function
-from perdure.testing import ScriptedModel, call
+from perdure._core.tools.worker import main, process
+from perdure._core.tools.worker.process import MAX_IDLE_WORKERS, WORKERS, ToolWorkerProcess, locate_isolated_function
+from perdure._core.values.error import ConfigError
+from perdure._testing.model import ScriptedModel, call
 from tests.core import isolated_tools
 
 
@@ -111,7 +111,7 @@ async def test_a_tool_is_killed_at_its_deadline(tmp_path):
 HOST = """
 import asyncio, sys
 from perdure import Agent
-from perdure.testing import ScriptedModel, call
+from perdure._testing.model import ScriptedModel, call
 from tests.core.isolated_tools import compute
 asyncio.run(Agent(ScriptedModel(call("compute", path=sys.argv[1])), tools=[compute]).run("Go."))
 """
@@ -133,7 +133,7 @@ async def test_a_host_that_is_killed_leaves_no_worker(tmp_path):
 
 SCRIPT = """
 from perdure import Agent, tool
-from perdure.testing import ScriptedModel, call
+from perdure._testing.model import ScriptedModel, call
 
 @tool(isolate=True)
 def double(n: int) -> int:
@@ -166,20 +166,20 @@ def test_the_main_script_is_loaded_once_and_only_for_its_functions(tmp_path, mon
     script.write_text("def double(n): return 2 * n\n")
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setitem(sys.modules, "__mp_main__", sys.modules["__main__"])
-    tool_worker_main.apply_host_settings({"init_main_from_path": str(script)})
-    assert tool_worker_main.main_script == {"init_main_from_path": str(script)}
-    assert tool_worker_main.call_function("__main__", "double", {"n": 2}) == 4
-    assert tool_worker_main.main_script == {}
-    assert tool_worker_main.call_function("__main__", "double", {"n": 3}) == 6
+    main.apply_host_settings({"init_main_from_path": str(script)})
+    assert main.main_script == {"init_main_from_path": str(script)}
+    assert main.call_function("__main__", "double", {"n": 2}) == 4
+    assert main.main_script == {}
+    assert main.call_function("__main__", "double", {"n": 3}) == 6
 
 
 def test_a_worker_starts_no_worker_while_it_loads_the_main_script(monkeypatch):
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    tool_worker_main.exit_if_importing_main()
+    main.exit_if_importing_main()
     assert ended == []
-    monkeypatch.setattr(tool_worker_main, "is_loading_main", [True])
-    tool_worker_main.exit_if_importing_main()
+    monkeypatch.setattr(main, "is_loading_main", [True])
+    main.exit_if_importing_main()
     assert ended == [1]
 
 
@@ -263,7 +263,7 @@ def test_a_worker_that_is_gone_cannot_be_asked():
 def frames(*values):
     stream = io.BytesIO()
     for value in values:
-        tool_worker_main.write_frame(stream, value)
+        main.write_frame(stream, value)
     stream.seek(0)
     return stream
 
@@ -271,9 +271,9 @@ def frames(*values):
 def test_the_worker_answers_until_the_pipe_is_closed():
     replies = io.BytesIO()
     requests = frames({}, ("math", "sqrt", {}), ("tests.core.isolated_tools", "add", {"a": 1, "b": 2}))
-    tool_worker_main.serve_requests(requests, replies)
+    main.serve_requests(requests, replies)
     replies.seek(0)
-    failed, succeeded = tool_worker_main.read_frame(replies), tool_worker_main.read_frame(replies)
+    failed, succeeded = main.read_frame(replies), main.read_frame(replies)
     assert failed[0] is False
     assert succeeded == (True, 3)
 
@@ -282,17 +282,17 @@ def test_the_worker_calls_async_functions_and_tells_what_cannot_be_pickled():
     name = "tests.core.isolated_tools"
     replies = io.BytesIO()
     requests = frames({}, (name, "find_process", {}), (name, "fail", {"kind": "x"}), (name, "fail_oddly", {}))
-    tool_worker_main.serve_requests(requests, replies)
+    main.serve_requests(requests, replies)
     replies.seek(0)
-    assert tool_worker_main.read_frame(replies) == (True, os.getpid())
-    assert "function cannot" in str(tool_worker_main.read_frame(replies)[1])
-    assert "odd" in str(tool_worker_main.read_frame(replies)[1])
+    assert main.read_frame(replies) == (True, os.getpid())
+    assert "function cannot" in str(main.read_frame(replies)[1])
+    assert "odd" in str(main.read_frame(replies)[1])
 
 
 @pytest.mark.parametrize("cut", [b"", b"\0\0\0", b"\0\0\0\0\0\0\0\5abc"])
 def test_a_frame_that_is_cut_off_is_the_end(cut):
     with pytest.raises(EOFError):
-        tool_worker_main.read_frame(io.BytesIO(cut))
+        main.read_frame(io.BytesIO(cut))
 
 
 def test_the_worker_is_killed_when_the_host_closes_the_pipe(monkeypatch):
@@ -300,33 +300,33 @@ def test_the_worker_is_killed_when_the_host_closes_the_pipe(monkeypatch):
     os.close(write)
     killed = []
     monkeypatch.setattr(os, "killpg", lambda *given: killed.append(given))
-    tool_worker_main.kill_worker_after_host(read, 5, (os.dup(read),))
+    main.kill_worker_after_host(read, 5, (os.dup(read),))
     assert killed == [(5, signal.SIGKILL)]
     monkeypatch.setattr(os, "fork", lambda: 0)
-    tool_worker_main.end_with_host(read, ())
+    main.end_with_host(read, ())
     assert len(killed) == 2
 
 
 def test_the_worker_begins_by_taking_its_pipes(monkeypatch):
-    monkeypatch.setattr(tool_worker_main, "end_with_host", lambda _: None)
+    monkeypatch.setattr(main, "end_with_host", lambda _: None)
     kept = [os.dup(each) for each in (0, 1)]
     read, write = os.pipe()
     os.close(write)
     try:
         os.dup2(read, 0)
-        tool_worker_main.run(5)
+        main.run(5)
     finally:
         for number, each in enumerate(kept):
             os.dup2(each, number)
             os.close(each)
         os.close(read)
-    assert tool_worker_process.WORKERS is WORKERS
+    assert process.WORKERS is WORKERS
 
 
 def test_the_parent_goes_on_when_the_watching_process_is_started(monkeypatch):
     read, write = os.pipe()
     monkeypatch.setattr(os, "fork", lambda: 77)
-    tool_worker_main.end_with_host(read)
+    main.end_with_host(read)
     with pytest.raises(OSError):
         os.fstat(read)
     os.close(write)

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from perdure import ToolContext, tool
-from perdure.core.error import ConfigError
-from perdure.core.prompt_cache_misses import hash_request_part
-from perdure.core.tool import Tool
-from perdure.core.toolbox import Toolbox
+from perdure._core.model.cache import hash_request_part
+from perdure._core.tools.tool import Tool
+from perdure._core.tools.toolbox import Toolbox
+from perdure._core.values.error import ConfigError
 
 
 def named(name: str) -> Tool[..., Any]:

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, tool_message, user
-from perdure.core.transcript import (
+from perdure._core.model.transcript import (
     InputTokenEstimate,
     MessagesSnapshot,
     Transcript,
     add_passing_messages,
     shorten_message_for_model,
 )
+from perdure._core.values.message import Message, Text, ToolCall, ToolResult, Usage, assistant, tool_message, user
 
 
 def words(messages: Iterable[Message]) -> list[str]:

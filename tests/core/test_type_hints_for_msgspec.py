@@ -22,7 +22,7 @@ import pydantic
 import pytest
 from annotated_types import Ge
 
-from perdure.core.type_hints_for_msgspec import FieldClassFinder, split_description, translate_for_msgspec
+from perdure._core.schema.signature import FieldClassFinder, split_description, translate_for_msgspec
 
 T = TypeVar("T")
 

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from perdure import ToolError
-from perdure.core.message import Status, StopReason, Text, ToolCall, ToolResult
-from perdure.core.unsuccessful_results import (
+from perdure._core.tools.results import (
     build_call_limit_result,
     build_denied_result,
     build_error_result,
@@ -17,6 +16,7 @@ from perdure.core.unsuccessful_results import (
     build_uncertain_result,
     describe_error,
 )
+from perdure._core.values.message import Status, StopReason, Text, ToolCall, ToolResult
 
 CALL = ToolCall("c1", "look", "{}")
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ConfigError
-from perdure.core.url_target import UrlPattern, UrlTarget, build_host_pattern, normalize_host
+from perdure._core.permission.targets.url import UrlPattern, UrlTarget, build_host_pattern, normalize_host
+from perdure._core.values.error import ConfigError
 
 
 @pytest.mark.parametrize(

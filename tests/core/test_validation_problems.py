@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.validation_problems import (
+from perdure._core.schema.problems import (
     MAX_PROBLEMS,
     Invalid,
     Problem,

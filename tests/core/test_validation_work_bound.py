@@ -11,9 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from perdure.core import validation_work_bound
-from perdure.core.error import ConfigError
-from perdure.core.validation_work_bound import (
+from perdure._core.schema import work_bound
+from perdure._core.schema.work_bound import (
     MAX_CHECKS_PER_VALUE,
     MAX_REFERENCE_CHAIN,
     MAX_SCHEMA_PARTS,
@@ -23,6 +22,7 @@ from perdure.core.validation_work_bound import (
     estimate_validation_cost,
     is_nested_deeper,
 )
+from perdure._core.values.error import ConfigError
 
 HEAVY = {"allOf": [{"pattern": "(?=a)"}] * 60}
 """A part that weighs more than a value may: the match of a pattern that backtracks counts as 2,000 checks."""
@@ -193,7 +193,7 @@ def steps_of(schema: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> int:
     """Return the fewest steps with which the work of a schema can be estimated."""
 
     def is_enough(steps: int) -> bool:
-        monkeypatch.setattr(validation_work_bound, "MAX_ESTIMATE_STEPS", steps)
+        monkeypatch.setattr(work_bound, "MAX_ESTIMATE_STEPS", steps)
         try:
             cost(schema)
         except ConfigError:
@@ -226,7 +226,7 @@ def test_the_steps_of_the_estimate_grow_with_the_schema_and_are_limited(make, mo
     assert middle - small >= 10
     assert large - middle == 2 * (middle - small)  # no faster than the schema
     assert large < 40 * 40
-    monkeypatch.setattr(validation_work_bound, "MAX_ESTIMATE_STEPS", large - 1)
+    monkeypatch.setattr(work_bound, "MAX_ESTIMATE_STEPS", large - 1)
     assert "it has too many parts or references to tell" in reason(make(40))
 
 

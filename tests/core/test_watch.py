@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, tool
-from perdure.core import watch
-from perdure.core.bounded_buffer import BufferStats
-from perdure.core.clock_and_ids import SYSTEM_CLOCK
-from perdure.core.error import ConfigError
-from perdure.core.event import (
+from perdure._core import watch
+from perdure._core.buffer import BufferStats
+from perdure._core.values.clock import SYSTEM_CLOCK
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import (
     Entry,
-    Event,
     Lagged,
     MessageAdded,
     TextDelta,
@@ -26,9 +25,10 @@ from perdure.core.event import (
     TurnStarted,
     WatcherDropped,
 )
-from perdure.core.message import user
-from perdure.core.watch import MAX_MERGED_CHARACTERS, Fanout, Subscription
-from perdure.testing import ScriptedModel, call
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import user
+from perdure._core.watch import MAX_MERGED_CHARACTERS, Fanout, Subscription
+from perdure._testing.model import ScriptedModel, call
 
 SECONDS = 30
 

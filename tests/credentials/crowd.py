@@ -7,12 +7,14 @@ import logging
 from typing import Any
 
 from perdure import Agent, ProviderDown, ToolContext, tool
-from perdure.core.display_slot import Showable
-from perdure.core.event import SlotOpened, TextDelta, ToolProgress
-from perdure.core.log_codec import encode_entry
-from perdure.runtime.subagents.delegation_tools import delegation
-from perdure.stores import open_store
-from perdure.testing import Recorder, ScriptedModel, call
+from perdure._core.log.codec import encode_entry
+from perdure._core.tools.slots import Showable
+from perdure._core.values.event import TextDelta, ToolProgress
+from perdure._core.values.event_class import SlotOpened
+from perdure._runtime.subagents.delegation import delegation
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
 from tests.credentials.shapes import all_fields
 
 SECONDS = 20.0

@@ -1,6 +1,6 @@
 """Fifty secrets of many shapes, and the forms in which the tests look for them.
 
-The forms are written out here once more, and not taken from `perdure.credentials.secret_forms`: a form that is
+The forms are written out here once more, and not taken from `perdure._credentials.forms`: a form that is
 forgotten there would be forgotten in the tests too.
 """
 

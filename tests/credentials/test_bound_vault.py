@@ -5,9 +5,16 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, ToolError, UrlTarget, allow_all, tool
-from perdure.credentials import BoundVault, MemoryVault, SecretBinding, credentialed, first_of, list_local_secret_names
-from perdure.credentials.vault import check_secret_use
-from perdure.testing import ScriptedModel
+from perdure._credentials.credentialed import credentialed
+from perdure._credentials.vault import (
+    BoundVault,
+    MemoryVault,
+    SecretBinding,
+    check_secret_use,
+    first_of,
+    list_local_secret_names,
+)
+from perdure._testing.model import ScriptedModel
 
 KEY = "s3cr3t-value"
 HARBOUR = "https://harbour.example"

@@ -3,9 +3,10 @@
 import gc
 
 from perdure import Agent
-from perdure.core.event import TextDelta
-from perdure.credentials import CombinedRedactor, Redactor
-from perdure.testing import ScriptedModel
+from perdure._core.values.event import TextDelta
+from perdure._credentials.redacted_model import CombinedRedactor
+from perdure._credentials.redactor import Redactor
+from perdure._testing.model import ScriptedModel
 
 KEY, PIN = "s3cr3t-value", "0th3r-v4lue"
 

@@ -9,20 +9,22 @@ import msgspec
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, ToolContext, Verdict, tool
-from perdure.core.event import (
+from perdure._core.values.event import (
     InboxAdded,
     PermissionDecided,
-    QuestionAsked,
     RunEnded,
     ToolFinished,
     ToolProgress,
     ToolStarted,
     ValueKept,
 )
-from perdure.core.message import Status
-from perdure.credentials import MemoryVault, Redactor, credentialed
-from perdure.credentials.credentialed_tool import RedactingContext
-from perdure.testing import Recorder, ScriptedModel, call
+from perdure._core.values.event_class import QuestionAsked
+from perdure._core.values.message import Status
+from perdure._credentials.credentialed import RedactingContext, credentialed
+from perdure._credentials.redactor import Redactor
+from perdure._credentials.vault import MemoryVault
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
 
 KEY = "s3cr3t-value"
 VAULT = MemoryVault({"key": KEY, "other": "another-value"})

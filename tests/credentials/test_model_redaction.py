@@ -5,18 +5,19 @@ from typing import Any
 import pytest
 
 from perdure import Agent, AuthFailed
-from perdure.core.event import (
+from perdure._core.model.protocol import Request
+from perdure._core.model.protocol import assemble_reply as assembled
+from perdure._core.values.event import (
     ReplyFinished,
     RetryScheduled,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
 )
-from perdure.core.message import Message, Text, assistant, user
-from perdure.core.model import Request
-from perdure.core.model import assemble_reply as assembled
-from perdure.credentials import Redactor, redacted_model
-from perdure.testing import ScriptedModel
+from perdure._core.values.message import Message, Text, assistant, user
+from perdure._credentials.redacted_model import redacted_model
+from perdure._credentials.redactor import Redactor
+from perdure._testing.model import ScriptedModel
 
 KEY = "s3cr3t-value"
 

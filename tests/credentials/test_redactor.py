@@ -5,9 +5,11 @@ import gc
 import pytest
 
 from perdure import ConfigError, ToolError
-from perdure.core.event import ErrorRaised, QuestionAsked, TextDelta, ToolStarted
-from perdure.credentials import MemoryVault, Redactor, Secret
-from perdure.credentials.redactor import MAX_VALUES
+from perdure._core.values.event import ErrorRaised, TextDelta, ToolStarted
+from perdure._core.values.event_class import QuestionAsked
+from perdure._credentials.redactor import MAX_VALUES, Redactor
+from perdure._credentials.secret import Secret
+from perdure._credentials.vault import MemoryVault
 
 KEY = "s3cr3t-value"
 

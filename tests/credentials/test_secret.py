@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from perdure import ConfigError
-from perdure.core.jsonable import to_jsonable, to_text
-from perdure.credentials import Secret
-from perdure.credentials.secret import check_secret_value
+from perdure._core.values.jsonable import to_jsonable, to_text
+from perdure._credentials.secret import Secret, check_secret_value
 
 VALUE = "s3cr3t-value"
 

@@ -2,14 +2,13 @@
 
 import pytest
 
-from perdure.credentials.secret import MIN_SECRET_LENGTH
-from perdure.credentials.secret_form_finder import (
+from perdure._credentials.forms import (
     SecretFormFinder,
     encode_forms_as_latin1,
     map_forms_to_names,
     replace_spans,
 )
-from perdure.credentials.secret_placeholders import build_placeholder
+from perdure._credentials.secret import MIN_SECRET_LENGTH, build_placeholder
 
 SHORT, LONG = "abcdefgh12", "ijklmnop-34567890"
 FINDER = SecretFormFinder({SHORT: "short", LONG: "long"})

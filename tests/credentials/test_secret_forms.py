@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from perdure.credentials.secret_forms import find_revealing_prefix_length, list_secret_forms, list_unencoded_forms
+from perdure._credentials.forms import find_revealing_prefix_length, list_secret_forms, list_unencoded_forms
 
 VALUES = [
     "plain-token-1234",

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, HttpUrl, SecretStr
 
-from perdure.credentials import find_placeholder_names, substitute_placeholders
-from perdure.credentials.secret_placeholders import build_placeholder
+from perdure._credentials.secret import build_placeholder, find_placeholder_names, substitute_placeholders
 
 VALUES = {"key": "s3cr3t", "a.b-c_1": "other"}
 

@@ -6,16 +6,16 @@ import types
 import pytest
 
 from perdure import ConfigError
-from perdure.credentials import (
+from perdure._credentials.file_vault import FileVault
+from perdure._credentials.secret import Secret
+from perdure._credentials.vault import (
     EnvironmentVault,
-    FileVault,
     KeyringVault,
     MemoryVault,
-    Secret,
     first_of,
     list_local_secret_names,
+    list_secret_names,
 )
-from perdure.credentials.vault import list_secret_names
 
 
 def test_a_vault_in_memory_knows_what_it_was_given():

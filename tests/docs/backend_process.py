@@ -20,9 +20,9 @@ WARM.set_forkserver_preload(
         "uvicorn.loops.auto",
         "uvicorn.protocols.http.auto",
         "uvicorn.protocols.websockets.auto",
-        "perdure.runtime.agent",
-        "perdure.shutdown",
-        "perdure.stores.sqlite.store",
+        "perdure._runtime.agent.agent",
+        "perdure._runtime.shutdown",
+        "perdure._stores.sqlite.store",
         "perdure.testing",
         __name__,
     ]

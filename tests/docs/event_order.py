@@ -25,14 +25,11 @@ from perdure import (
     retried,
     tool,
 )
-from perdure.core.event import (
+from perdure._core.values.event import (
     CancelRequested,
     Entry,
-    Event,
     MessageAdded,
     PermissionDecided,
-    QuestionAnswered,
-    QuestionAsked,
     ReplyDiscarded,
     ReplyFinished,
     RunEnded,
@@ -47,7 +44,10 @@ from perdure.core.event import (
     TurnEnded,
     TurnStarted,
 )
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls, pause
+from perdure._testing.recorder import Recorder
 from tests.docs.pages import ROOT
 
 # -- the runs ----------------------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ from unittest import mock
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from perdure import models
-from perdure.models import price_lookup
+from perdure._models import registry
+from perdure._models.catalogue import prices
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -117,7 +117,7 @@ class Reading:
         self._restored = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        for shared in (models._factories, price_lookup._prices_set, os.environ):
+        for shared in (registry._factories, prices._prices_set, os.environ):
             self._restored.enter_context(mock.patch.dict(shared))
         sys.modules[self._module.__name__] = self._module  # types that are defined in a block are looked up there
         return self

@@ -18,9 +18,10 @@ from typing import Any, get_args, get_origin
 import click
 
 import perdure
-from perdure.cli.main import root_command
-from perdure.core import event as events
-from perdure.runtime import agent, session
+from perdure._cli.main import root_command
+from perdure._core.values import event as events
+from perdure._runtime.agent import agent
+from perdure._runtime.session import session
 
 
 class Missing(Exception):

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from perdure import models
+from perdure._models import registry
 from tests.docs.pages import PAGES, Block, Reading, blocks_of, name_of
 
 RUNNABLE = {"python", "console"}
@@ -65,16 +65,17 @@ def test_a_block_that_prints_something_else_is_noticed(tmp_path, text, complaint
 
 def test_a_provider_and_a_price_that_a_page_registers_are_gone_after_the_page(tmp_path):
     text = """
-        from perdure.models import Price, register, set_price
+        from perdure._core.model.protocol import Price
+        from perdure._models.registry import register, set_price
         register("the page's own", print)
         set_price("the page's own", "small", Price(input_usd=1.0, output_usd=1.0))
         """
-    before = models.providers()
+    before = registry.providers()
     with Reading(PAGES[0], tmp_path) as reading:
         reading.run(Block(PAGES[0], 1, "python", "", dedent(text), ""))
-        assert "the page's own" in models.providers()
-    assert models.providers() == before
-    assert models.price_of("the page's own", "small") is None
+        assert "the page's own" in registry.providers()
+    assert registry.providers() == before
+    assert registry.price_of("the page's own", "small") is None
 
 
 def test_a_command_that_prints_something_else_is_noticed(tmp_path):

@@ -164,7 +164,7 @@ def test_no_more_names_are_planned_than_were(system):
         "Limits(max_turns=…)",
         "Agent(…).run",
         "perdure.stores.namespaced(…)",
-        "perdure.core.tool.ToolOptions",
+        "perdure._core.tools.tool.ToolOptions",
         "asyncio.timeout",
         "perdure sessions fork",
         "perdure run --json",

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perdure.core.event import EVENTS
+from perdure._core.values.event import EVENTS
 from tests.architecture.source import modules
 from tests.docs.event_order import CRASHES, RUNS, draw
 from tests.docs.pages import ROOT, blocks_of
@@ -71,7 +71,7 @@ def test_every_kind_is_made_somewhere():
     made = {
         node.func.id
         for module in modules()
-        if not module.place.startswith("perdure/testing/")
+        if not module.place.startswith("perdure/_testing/")
         for node in module.nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }

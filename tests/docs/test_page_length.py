@@ -56,7 +56,7 @@ def test_an_exception_is_about_pages_that_are_there_and_has_a_reason(place):
     ("text", "words"),
     [
         ("One two, three.", 3),
-        ("see [the loop](src/perdure/core/loop.py) `run_turn`", 4),
+        ("see [the loop](src/perdure/_core/run/loop.py) `run_turn`", 4),
         ("before\n\n```python\nimport asyncio\n```\n\nafter", 2),
         ("before <!-- not run: it\nneeds a key --> after", 2),
         ("| a | b |\n|---|---|\n| c | d |", 4),

@@ -13,7 +13,7 @@ from typing import Any, Self
 import aiohttp
 import pytest
 
-from perdure.core.clock_and_ids import new_id
+from perdure._core.values.clock import new_id
 from tests.docs.backend_process import WARM, serve
 from tests.docs.pages import ROOT, blocks_of
 from tests.doubles import SECONDS

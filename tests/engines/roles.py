@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure import Agent, Tool, tool
-from perdure.core.message import Message
-from perdure.core.model import Request
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.model.protocol import Request
+from perdure._core.values.message import Message
+from perdure._testing.model import ScriptedModel, call, calls
 
 PLAN = (
     '[{"id": "a", "description": "note one"}, {"id": "b", "description": "note two"},'

@@ -7,15 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from perdure import Limits, Permissions, Price, later
-from perdure.core.error import ProviderDown
-from perdure.core.event import ErrorRaised, TextDelta
-from perdure.core.outcome import Outcome
-from perdure.core.run import Run
-from perdure.core.run_function_types import PrivateRunTask
-from perdure.engines import reflect
-from perdure.engines.private_run import run_privately
-from perdure.engines.reflect_engine import NOT_REVISED_REASON
-from perdure.testing import FakeClock, Recorder, Reply, call
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.run import Run
+from perdure._core.run.spec import PrivateRunTask
+from perdure._core.values.error import ProviderDown
+from perdure._core.values.event import ErrorRaised, TextDelta
+from perdure._engines.private_run import run_privately
+from perdure._engines.reflect import NOT_REVISED_REASON, reflect
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, call
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held
 from tests.engines.roles import ENGINES, POOR, World, build_agent, find_task, play
 

@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Outcome, Run, engines, react
-from perdure.core.error import AuthFailed, ProviderDown
-from perdure.core.event import MessageAdded, RunEnded, RunStarted, TextDelta, ToolFinished, ToolStarted
-from perdure.core.message import Status, StopReason
-from perdure.engines import list_engine_names, open_engine, planner, register_engine
-from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
+from perdure import Agent, ConfigError, Limits, Outcome, Run, react
+from perdure._core.values.error import AuthFailed, ProviderDown
+from perdure._core.values.event import MessageAdded, RunEnded, RunStarted, TextDelta, ToolFinished, ToolStarted
+from perdure._core.values.message import Status, StopReason
+from perdure._engines import registry
+from perdure._engines.planner import planner
+from perdure._engines.registry import list_engine_names, open_engine, register_engine
+from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, log_of, of
 from tests.engines.roles import ENGINES, World, build_agent, play
 
@@ -19,7 +22,7 @@ OTHER_ENGINES = [each for each in ENGINES if each != "react"]
 
 @pytest.fixture
 def own_engine(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("perdure.engines._factories", {})
+    monkeypatch.setattr("perdure._engines.registry._factories", {})
 
     async def echo(run: Run) -> Outcome[Any]:
         run.output = "echo"
@@ -228,7 +231,7 @@ async def test_a_denied_call_is_a_result_in_every_engine(engine: str) -> None:
 
 
 def test_the_module_of_engines_lists_what_it_has_to_offer() -> None:
-    assert dir(engines) == sorted(engines.__all__)
+    assert dir(registry) == sorted(registry.__all__)
     with pytest.raises(AttributeError) as raised:
-        engines.nothing  # noqa: B018 - the access itself is tested
+        registry.nothing  # noqa: B018 - the access itself is tested
     assert str(raised.value) == "module 'perdure.engines' has no attribute 'nothing'"

@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, deny, later
-from perdure.core.event import ToolFinished
-from perdure.core.outcome import Outcome
-from perdure.core.run import Run
-from perdure.engines import planner
-from perdure.extensions import code_mode
-from perdure.goals import until
-from perdure.grading import Evidence, model_grader
-from perdure.testing import ScriptedModel, call
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.run import Run
+from perdure._core.values.event import ToolFinished
+from perdure._engines.planner import planner
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import code_mode
+from perdure._work.goals.until import until
+from perdure._work.judging.graders.grader import Evidence
+from perdure._work.judging.graders.model import model_grader
 from tests.doubles import log_of, of
 from tests.engines.roles import ENGINES, World, build_agent, play
 from tests.runtime.subagents.family import left_behind

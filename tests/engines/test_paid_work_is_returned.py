@@ -9,12 +9,21 @@ import pytest
 from msgspec.structs import replace
 
 from perdure import Budget, Limits, Price, Session, replay
-from perdure.core.error import BadRequest, ProviderDown
-from perdure.core.event import Entry, MessageAdded, ModelReplied, ReplyDiscarded, RunEnded, TextDelta, ToolFinished
-from perdure.core.message import StopReason, Usage
-from perdure.core.outcome import Outcome
-from perdure.goals import until
-from perdure.testing import FakeClock, Reply, call
+from perdure._core.run.outcome import Outcome
+from perdure._core.values.error import BadRequest, ProviderDown
+from perdure._core.values.event import (
+    Entry,
+    MessageAdded,
+    ModelReplied,
+    ReplyDiscarded,
+    RunEnded,
+    TextDelta,
+    ToolFinished,
+)
+from perdure._core.values.message import StopReason, Usage
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, call
+from perdure._work.goals.until import until
 from tests.doubles import SECONDS, NotedStore, deaf_tool
 from tests.engines.roles import ENGINES, POOR, build_agent, do_task, find_part, find_task, play
 from tests.runtime.subagents.family import left_behind

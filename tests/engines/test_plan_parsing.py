@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure.core.event import PlannedTask
-from perdure.engines.plan_parsing import MAX_DESCRIPTION_CHARACTERS, parse_plan
+from perdure._core.values.event import PlannedTask
+from perdure._engines.planner import MAX_DESCRIPTION_CHARACTERS, parse_plan
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """The tasks of a run: which of them are ready, which are done, and how they are told to the model."""
 
-from perdure.core.event import PlannedTask
-from perdure.engines.planner_tasks import MAX_RESULT_CHARACTERS, PlannerTasks
-from perdure.engines.private_run import PrivateRunResult
+from perdure._core.values.event import PlannedTask
+from perdure._engines.planner_tasks import MAX_RESULT_CHARACTERS, PlannerTasks
+from perdure._engines.private_run import PrivateRunResult
 
 PLAN = [PlannedTask("a", "note one"), PlannedTask("b", "note two"), PlannedTask("c", "join them", ("a", "b"))]
 

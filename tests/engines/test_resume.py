@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, ask, engines, later, react
-from perdure.core.event import (
+from perdure import Agent, ConfigError, Permissions, ask, later, react
+from perdure._core.values.event import (
     AnswerReviewed,
     Entry,
-    Event,
     MessageAdded,
     PlanMade,
     RunStarted,
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.message import Status
-from perdure.runtime.driver import MAX_RECOVERIES
-from perdure.testing import call
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Status
+from perdure._engines import registry
+from perdure._runtime.session.driver import MAX_RECOVERIES
+from perdure._testing.model import call
 from tests.doubles import log_of, of
 from tests.engines.roles import ENGINES, World, build_agent, play
 from tests.runtime.subagents.family import left_behind
@@ -116,7 +117,7 @@ async def test_a_private_run_that_a_crash_cut_off_reports_its_call_as_unknown(en
 async def test_a_run_whose_engine_is_not_registered_is_refused_and_can_be_resumed_once_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engines, "_factories", {"own": lambda: react})
+    monkeypatch.setattr(registry, "_factories", {"own": lambda: react})
     world = World()
     model = play(answer=ask_for_publication)
     gate = Permissions(ask("publish"), handler=later)
@@ -124,11 +125,11 @@ async def test_a_run_whose_engine_is_not_registered_is_refused_and_can_be_resume
     [question] = (await session.run("Do it", engine="own")).questions
     await session.answer(question.ask_id, True)
     known = len(await session.store.read("s"))
-    monkeypatch.setattr(engines, "_factories", {})
+    monkeypatch.setattr(registry, "_factories", {})
     for _ in range(MAX_RECOVERIES + 1):
         with pytest.raises(ConfigError, match="there is no engine 'own'"):
             await session.resume()
     assert len(await session.store.read("s")) == known
-    monkeypatch.setattr(engines, "_factories", {"own": lambda: react})
+    monkeypatch.setattr(registry, "_factories", {"own": lambda: react})
     assert (await session.resume()).text == "It is ok."
     assert world.effects["published news"] == 1

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from perdure import Message, Text, assistant, user
-from perdure.core.message import Status, ToolCall, ToolResult, tool_message
-from perdure.engines.settings_of_private_runs import ParentHistoryPrepender, describe_tool_calls
+from perdure._core.values.message import Status, ToolCall, ToolResult, tool_message
+from perdure._engines.private_settings import ParentHistoryPrepender, describe_tool_calls
 
 CALLS = Message("assistant", (Text("I look."), ToolCall("c1", "look", '{"at":1}'), ToolCall("c2", "wait", "")))
 RESULTS = tool_message(

@@ -3,8 +3,8 @@
 import asyncio
 
 from perdure import Agent, Price
-from perdure.evaluating import Case, Dataset
-from perdure.testing import ScriptedModel
+from perdure._testing.model import ScriptedModel
+from perdure._work.judging.evals.dataset import Case, Dataset
 
 PRICE = Price(input_usd=1000.0, output_usd=2000.0)
 """Dollars for a million tokens: a scripted reply has 10 tokens in and 5 out, so it costs two cents."""

@@ -1,13 +1,14 @@
 """Reports for the tests of tables and pages."""
 
-from perdure.evaluating import CaseResult, EvaluationReport
-from perdure.evaluating.evaluation_report import (
+from perdure._work.judging.evals.case import CaseResult
+from perdure._work.judging.evals.report import (
+    EvaluationReport,
     PastEvaluation,
     ReportedCaseDefinition,
     compare_results,
     summarize_agents,
 )
-from perdure.grading import Grade
+from perdure._work.judging.graders.grader import Grade
 
 AT = 1_700_000_000.0
 

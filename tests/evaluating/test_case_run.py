@@ -3,13 +3,12 @@
 import pytest
 
 from perdure import Usage
-from perdure.core.clock_and_ids import SYSTEM_CLOCK
-from perdure.core.event import Entry, RunEnded
-from perdure.evaluating.case_run import CaseRun
-from perdure.evaluating.dataset import Case
-from perdure.grading import Grade
-from perdure.grading.grader import to_grader
-from perdure.stores.memory import MemoryStore
+from perdure._core.values.clock import SYSTEM_CLOCK
+from perdure._core.values.event import Entry, RunEnded
+from perdure._stores.memory import MemoryStore
+from perdure._work.judging.evals.case_run import CaseRun
+from perdure._work.judging.evals.dataset import Case
+from perdure._work.judging.graders.grader import Grade, to_grader
 from tests.evaluating.quizzes import echo
 
 

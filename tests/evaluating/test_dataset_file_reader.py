@@ -5,7 +5,9 @@ import json
 import pytest
 
 from perdure import BadConfig, ConfigError, Limits
-from perdure.evaluating import BadDataset, Case, Dataset, dataset_file_reader, load_dataset
+from perdure._work.judging.evals import reader
+from perdure._work.judging.evals.dataset import Case, Dataset
+from perdure._work.judging.evals.reader import BadDataset, load_dataset
 
 TOML = """\
 name = "geography"
@@ -216,7 +218,7 @@ def test_all_mistakes_of_a_toml_file_are_told_in_full(write):
 
 def test_a_file_that_is_too_large_is_refused(write, monkeypatch):
     line = '{"prompt": "x"}'
-    monkeypatch.setattr(dataset_file_reader, "MAX_BYTES", len(line))
+    monkeypatch.setattr(reader, "MAX_BYTES", len(line))
     assert len(load_dataset(write(line, "cases.jsonl")).cases) == 1
     with pytest.raises(BadDataset) as caught:
         load_dataset(write(line + "\n", "cases.jsonl"))

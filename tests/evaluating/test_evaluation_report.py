@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from perdure import ConfigError
-from perdure.core.event import Entry, RunEnded, RunResumed, RunStarted, TurnStarted
-from perdure.evaluating import Case, read_report
-from perdure.evaluating.case_result import measure_latency
-from perdure.evaluating.evaluation_report import (
+from perdure._core.values.event import Entry, RunEnded, RunResumed, RunStarted, TurnStarted
+from perdure._work.judging.evals.case import measure_latency
+from perdure._work.judging.evals.dataset import Case
+from perdure._work.judging.evals.report import (
     AgentSummary,
     CaseChange,
     Comparison,
@@ -15,6 +15,7 @@ from perdure.evaluating.evaluation_report import (
     build_reported_case,
     compare_results,
     find_quantile,
+    read_report,
     summarize_agents,
 )
 from tests.evaluating.sample_reports import failed, report, result

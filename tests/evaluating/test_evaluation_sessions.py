@@ -3,16 +3,17 @@
 import pytest
 
 from perdure import Agent
-from perdure.core.store import SessionInfo
-from perdure.evaluating import CaseResult, evaluation_sessions
-from perdure.evaluating.evaluation_sessions import (
+from perdure._core.log.store import SessionInfo
+from perdure._stores.memory import MemoryStore
+from perdure._work.judging.evals import sessions
+from perdure._work.judging.evals.case import CaseResult
+from perdure._work.judging.evals.sessions import (
     EvaluationRecord,
     EvaluationStore,
     get_run_session_id,
     read_result,
     write_result,
 )
-from perdure.stores.memory import MemoryStore
 
 
 def record(number: int, **fields) -> EvaluationRecord:
@@ -39,7 +40,7 @@ async def test_a_record_is_read_as_it_was_last_written_and_its_session_has_a_tit
 
 
 async def test_the_last_evaluations_of_a_dataset_are_listed_the_newest_first(monkeypatch):
-    monkeypatch.setattr(evaluation_sessions, "_PAGE", 2)
+    monkeypatch.setattr(sessions, "_PAGE", 2)
     other = record(9, dataset="other")
     begun = record(4, finished_at=0.0)
     store = await stored(record(2), record(3), record(1), begun, other)
@@ -53,8 +54,8 @@ async def test_the_last_evaluations_of_a_dataset_are_listed_the_newest_first(mon
 
 
 async def test_no_more_evaluations_of_other_datasets_are_read_than_allowed(monkeypatch):
-    monkeypatch.setattr(evaluation_sessions, "_PAGE", 2)
-    monkeypatch.setattr(evaluation_sessions, "MAX_SEARCHED", 4)
+    monkeypatch.setattr(sessions, "_PAGE", 2)
+    monkeypatch.setattr(sessions, "MAX_SEARCHED", 4)
     store = await stored(record(1), *[record(number, dataset="other") for number in range(2, 6)])
     assert await store.list_evaluations("quiz", finished=True) == []
     assert [each.evaluation_id for each in await store.list_evaluations("other", finished=True, limit=9)] == [
@@ -93,7 +94,7 @@ class Counting(MemoryStore):
 
 @pytest.mark.parametrize(("limit", "pages"), [(1, 1), (2, 1), (3, 2), (9, 3)])
 async def test_no_more_pages_are_read_than_are_needed(monkeypatch, limit, pages):
-    monkeypatch.setattr(evaluation_sessions, "_PAGE", 2)
+    monkeypatch.setattr(sessions, "_PAGE", 2)
     kept = Counting()
     store = EvaluationStore(kept)
     for number in range(1, 6):

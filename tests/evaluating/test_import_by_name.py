@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from perdure import Agent, ConfigError
-from perdure.evaluating.import_by_name import import_agent, import_from_module_or_file
+from perdure._work.judging.evals.imports import import_agent, import_from_module_or_file
 
 SOURCE = """\
 import beside_it

@@ -7,10 +7,9 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
-from perdure.evaluating import build_report_page
-from perdure.evaluating.report_page import LARGE, MAX_TEXT_WHEN_LARGE
-from perdure.evaluating.report_plots import plot_history, plot_latencies, plot_scores, plot_tags
-from perdure.grading import Grade
+from perdure._work.judging.evals.page import LARGE, MAX_TEXT_WHEN_LARGE, build_report_page
+from perdure._work.judging.evals.plots import plot_history, plot_latencies, plot_scores, plot_tags
+from perdure._work.judging.graders.grader import Grade
 from tests.evaluating.sample_reports import failed, report, result
 from tests.tracing.test_trace_page import HOSTILE, MOST_MS
 

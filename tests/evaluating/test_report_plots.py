@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from perdure.evaluating.report_plots import (
+from perdure._work.judging.evals.plots import (
     plot_costs,
     plot_history,
     plot_latencies,

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from perdure.core import fault_injection as faults
-from perdure.core.event import Custom, Entry
-from perdure.core.event_erasure import erase_event_content
-from perdure.core.store import Post, Store
+from perdure._core.log.redaction import erase_event_content
+from perdure._core.log.store import Post, Store
+from perdure._core.values import faults
+from perdure._core.values.event import Custom, Entry
 from tests.faults.children import Place, Tell
 
 ENTRIES = 5

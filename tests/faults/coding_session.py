@@ -18,12 +18,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure import Agent, allow_all, open_store
-from perdure.core.event import ModelEvent
-from perdure.core.message import ToolCall
-from perdure.core.model import ModelInfo, Request
-from perdure.extensions import coding
-from perdure.hosts import SnapshotFolder
-from perdure.testing import ScriptedModel, call
+from perdure._core.model.protocol import ModelInfo, Request
+from perdure._core.values.event import ModelEvent
+from perdure._core.values.message import ToolCall
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
 
 RUN_TESTS = f"{shlex.quote(os.path.realpath(sys.executable))} -B -S test_boat.py"
 """The command that runs the tests of the repository, without leaving files."""
@@ -91,8 +91,8 @@ def main() -> None:
     if sys.argv[1] != "-":
         asyncio.run(run_or_resume(Path(sys.argv[1])))
         return
-    from perdure.cli.main import main as run_command
-    from perdure.models import register
+    from perdure._cli.main import main as run_command
+    from perdure._models.registry import register
 
     register("coder", lambda _: Coder())
     sys.argv[1:] = sys.argv[2:]

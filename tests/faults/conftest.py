@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.clock_and_ids import new_id
+from perdure._core.values.clock import new_id
 from tests.faults.children import Place
 from tests.faults.workshop import Tally, Workshop
 

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from perdure import Agent, Request, ToolContext, tool
-from perdure.core.event import Entry, ToolStarted
-from perdure.core.fold import State, fold_entries
-from perdure.core.store import Store
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.log.fold import State, fold_entries
+from perdure._core.log.store import Store
+from perdure._core.values.event import Entry, ToolStarted
+from perdure._testing.model import ScriptedModel, call, calls
 from tests.transcript import assert_valid
 
 SESSION = "s"

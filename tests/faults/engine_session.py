@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Agent, Permissions, ToolContext, ask, later, tool
-from perdure.core import fault_injection as faults
-from perdure.core.event import Event, MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
-from perdure.core.message import Status
-from perdure.core.model import Request
-from perdure.stores import open_store
-from perdure.testing import call, calls
+from perdure._core.model.protocol import Request
+from perdure._core.values import faults
+from perdure._core.values.event import MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Status
+from perdure._stores import open_store
+from perdure._testing.model import call, calls
 from tests.engines.roles import find_task, play
 from tests.faults.program_session import in_child, killed_by, tell
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure import Agent, allow_all, open_store
-from perdure.hosts import LocalFiles, SnapshotFolder
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_tools import read_tool, write_tool
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.files.tools import edit_tool, read_tool, write_tool
 
 SCRIPT: Sequence[Any] = (
     call("read", path="a.txt"),

@@ -22,7 +22,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from perdure import Audio, Document, Image, Text, ToolError, ToolOutput, ToolResult
-from perdure.core.message import Status
+from perdure._core.values.message import Status
 
 DEEP = 10_000
 """Levels of nesting, and digits of a number: more than anybody means, and less than slows the test down."""

@@ -15,10 +15,10 @@ import threading
 from types import FrameType
 
 from perdure import open_store
-from perdure.core.clock_and_ids import new_id
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Lease, Post, Store
-from perdure.stores.postgres.store import PostgresStore
+from perdure._core.log.store import Lease, Post, Store
+from perdure._core.values.clock import new_id
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.postgres.store import PostgresStore
 
 WAKING = {asyncio.BaseEventLoop.call_soon.__code__}
 SESSIONS = 3

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Agent, ToolContext, tool
-from perdure.core.error import Fenced
-from perdure.core.store import Store
-from perdure.stores import open_store
-from perdure.stores.postgres.store import PostgresStore
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.log.store import Store
+from perdure._core.values.error import Fenced
+from perdure._stores import open_store
+from perdure._stores.postgres.store import PostgresStore
+from perdure._testing.model import ScriptedModel, call, calls
 
 SESSION = "payments"
 LEASE_SECONDS = 1.0

@@ -19,19 +19,19 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, ContextOverflow, Limits, Request, open_store, tool
-from perdure.context.compaction import Compaction
-from perdure.context.large_result_previews import large_results
-from perdure.context.skills import Skill, Skills
-from perdure.context.tool_provided_summaries import summarize_old_results
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta
-from perdure.core.fold import fold_entries
-from perdure.core.message import PASSING_ORIGINS, Message, ToolCall, Usage
-from perdure.core.model import ModelInfo
-from perdure.core.run import Run
-from perdure.core.tool import ToolContext, ToolOutput
-from perdure.runtime.extension import Extension
-from perdure.runtime.session import Session
-from perdure.toolkits.rewritten_task_list import task_tools
+from perdure._context.history.compaction import Compaction
+from perdure._context.history.long_results import large_results, summarize_old_results
+from perdure._context.skills.skill import Skill, Skills
+from perdure._core.log.fold import fold_entries
+from perdure._core.model.protocol import ModelInfo
+from perdure._core.run.run import Run
+from perdure._core.tools.context import ToolContext
+from perdure._core.tools.tool import ToolOutput
+from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta
+from perdure._core.values.message import PASSING_ORIGINS, Message, ToolCall, Usage
+from perdure._runtime.agent.extension import Extension
+from perdure._runtime.session.session import Session
+from perdure._tools.tasks.task_list import task_tools
 from tests.seeds import SEED
 from tests.transcript import assert_valid
 

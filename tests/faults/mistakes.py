@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.core import loop
-from perdure.core import tool_call_preparation as preparing
+from perdure._core.run import loop
+from perdure._core.run.tool_calls import preparation as preparing
 
 
 def rerun_unknown_calls() -> None:

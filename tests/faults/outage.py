@@ -16,10 +16,10 @@ from typing import NamedTuple, Protocol
 import apsw
 
 from perdure import open_store
-from perdure.core.store import Store
-from perdure.stores.sqlite import wal_sync
-from perdure.stores.sqlite.page_checksums import find_checksum_vfs
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import Store
+from perdure._stores.sqlite.format.pages import find_checksum_vfs
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._stores.sqlite.write import jobs
 from tests.faults.calls import Calls
 from tests.faults.disk import Disk, Images
 from tests.faults.power import NAME, Power
@@ -103,8 +103,8 @@ class SqliteMachine:
         self._power.turn_on()
         self._room = Room()
         self._chance = chance("pace of the disk")
-        self._pace = {"QUICK_SYNCS": wal_sync.QUICK_SYNCS, "QUICK_SECONDS": wal_sync.QUICK_SECONDS}
-        vars(wal_sync).update(QUICK_SECONDS=60)
+        self._pace = {"QUICK_SYNCS": jobs.QUICK_SYNCS, "QUICK_SECONDS": jobs.QUICK_SECONDS}
+        vars(jobs).update(QUICK_SECONDS=60)
 
     def __str__(self) -> str:
         return "SQLite"
@@ -113,7 +113,7 @@ class SqliteMachine:
         return self._power.disk(self._room.folder(), images)
 
     def open(self, disk: Disk) -> Store:
-        vars(wal_sync).update(QUICK_SYNCS=self._chance.choice(self.QUICK_AFTER))
+        vars(jobs).update(QUICK_SYNCS=self._chance.choice(self.QUICK_AFTER))
         return SqliteStore(disk.folder / DATABASE, vfs=NAME)
 
     def damage(self, disk: Disk) -> list[str]:
@@ -133,7 +133,7 @@ class SqliteMachine:
 
     def close(self) -> None:
         """No store is left."""
-        vars(wal_sync).update(self._pace)
+        vars(jobs).update(self._pace)
         self._power.turn_off()
         self._room.clear()
 

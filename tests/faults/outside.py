@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.stores.postgres.store import LEASE_SECONDS
+from perdure._stores.postgres.store import LEASE_SECONDS
 from tests.faults.children import Place, Tell
 from tests.faults.outside_audit import audit
 from tests.faults.outside_ledger import Ledger, Note

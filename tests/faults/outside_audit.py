@@ -9,20 +9,19 @@ from math import inf
 
 import msgspec
 
-from perdure.core.event import (
+from perdure._core.log.store import Store
+from perdure._core.values.event import (
     Entry,
     InboxAdded,
     InboxResolved,
     ModelRequested,
-    QuestionAnswered,
-    QuestionAsked,
     RunEnded,
     RunStarted,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
 )
-from perdure.core.store import Store
+from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
 from tests.faults.evidence import writer_of
 from tests.faults.outside_audit_calls import OF_CALLS
 from tests.faults.outside_evidence import Evidence

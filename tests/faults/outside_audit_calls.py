@@ -6,9 +6,10 @@ Above: `outside_audit.py`.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from perdure.core.event import QuestionAnswered, QuestionAsked, ToolFinished, ToolStarted
-from perdure.core.message import Status
-from perdure.core.store import CONFIRMED_SECONDS
+from perdure._core.log.store import CONFIRMED_SECONDS
+from perdure._core.values.event import ToolFinished, ToolStarted
+from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
+from perdure._core.values.message import Status
 from tests.faults.evidence import writer_of
 from tests.faults.outside_evidence import Evidence
 from tests.faults.outside_ledger import Note

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from perdure.core.event import Entry
-from perdure.core.fold import State, fold_entries
-from perdure.core.store import Post
+from perdure._core.log.fold import State, fold_entries
+from perdure._core.log.store import Post
+from perdure._core.values.event import Entry
 from tests.faults.outside_ledger import Note
 
 

@@ -14,8 +14,10 @@ from typing import Any, cast
 
 import msgspec
 
-from perdure.core.clock_and_ids import new_id
-from perdure.core.error import (
+from perdure._core.log.fold import State
+from perdure._core.log.store import Lease, Store
+from perdure._core.values.clock import new_id
+from perdure._core.values.error import (
     Fenced,
     SessionBusy,
     SessionNotFound,
@@ -24,13 +26,12 @@ from perdure.core.error import (
     UnsupportedByStore,
     UsageError,
 )
-from perdure.core.event import Entry, MessageAdded, RunEnded, RunStarted, TextDelta, TurnStarted
-from perdure.core.fold import State
-from perdure.core.store import Lease, Store
-from perdure.runtime import post_delivery, stored_session
-from perdure.runtime.session import Session
-from perdure.runtime.subagents import background_agents
-from perdure.shutdown import Shutdown
+from perdure._core.values.event import Entry, MessageAdded, RunEnded, RunStarted, TextDelta, TurnStarted
+from perdure._runtime.session import posts
+from perdure._runtime.session import stored as stored_session
+from perdure._runtime.session.session import Session
+from perdure._runtime.shutdown import Shutdown
+from perdure._runtime.subagents import background
 from tests.faults.children import Place, Tell
 from tests.faults.mistakes import MISTAKES
 from tests.faults.outside_ledger import Ledger
@@ -91,7 +92,7 @@ def settle_in(part: Part) -> None:
     """Make this process one of those that use the sessions."""
     random.seed(part.own_seed)
     logging.disable()  # whoever is replaced says so, and that is what happens here all the time
-    post_delivery.POLL_SECONDS = background_agents.BUSY_RETRY_SECONDS = stored_session.WATCH_POLL_SECONDS = POLL_SECONDS
+    posts.POLL_SECONDS = background.BUSY_RETRY_SECONDS = stored_session.WATCH_POLL_SECONDS = POLL_SECONDS
     cast("Any", Session.attend).__kwdefaults__["seconds"] = POLL_SECONDS  # which those in the background use
     if part.bug:
         MISTAKES[part.bug]()

@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, Permissions, Request, ToolContext, later, tool
-from perdure.core.clock_and_ids import new_id
-from perdure.core.error import EffectNotStarted, PerdureError
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
-from perdure.core.message import StopReason, Usage
-from perdure.core.model import ModelInfo
-from perdure.core.store import Store
-from perdure.interaction import Choice
-from perdure.models.anthropic import WIRE as ANTHROPIC
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.openai_chat import WIRE as OPENAI
-from perdure.models.profile import Profile
-from perdure.models.wire_format import Wire
-from perdure.runtime.subagents.delegation_tools import delegation
+from perdure._core.log.store import Store
+from perdure._core.model.protocol import ModelInfo
+from perdure._core.values.clock import new_id
+from perdure._core.values.error import EffectNotStarted, PerdureError
+from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
+from perdure._core.values.message import StopReason, Usage
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.wire import Wire
+from perdure._models.wires.anthropic import WIRE as ANTHROPIC
+from perdure._models.wires.openai_chat import WIRE as OPENAI
+from perdure._people.kinds import Choice
+from perdure._runtime.subagents.delegation import delegation
 from tests.faults.outside_ledger import Ledger
 from tests.faults.outside_plan import ANSWER, LAST_ANSWER, LAST_PROMPT, VALUE, find_turn, plan
 from tests.transcript import assert_valid

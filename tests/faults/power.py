@@ -17,7 +17,7 @@ from typing import Any
 
 import apsw
 
-from perdure.stores.sqlite.page_checksums import replace_checksum_vfs
+from perdure._stores.sqlite.format.pages import replace_checksum_vfs
 from tests.faults.disk import Broken, Disk, File, Resize, Write
 from tests.seeds import chance
 

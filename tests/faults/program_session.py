@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Agent, Permissions, ToolContext, ask, deny, later, tool
-from perdure.core import fault_injection as faults
-from perdure.core.event import Event, MessageAdded, ToolFinished, ToolStarted
-from perdure.core.message import Status
-from perdure.core.model import Request
-from perdure.extensions import code_mode
-from perdure.stores import open_store
-from perdure.testing import ScriptedModel, call
+from perdure._core.model.protocol import Request
+from perdure._core.values import faults
+from perdure._core.values.event import MessageAdded, ToolFinished, ToolStarted
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Status
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import code_mode
 
 CODE = """
 import asyncio, datetime, random

@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, ToolContext, tool
-from perdure.core import fault_injection as faults
-from perdure.core.event import Event, QuestionAnswered, QuestionAsked, ToolFinished
-from perdure.core.fold import fold_entries
-from perdure.interaction import Choice, Confirm
-from perdure.runtime.session import Session
-from perdure.testing import ScriptedModel, call
+from perdure._core.log.fold import fold_entries
+from perdure._core.values import faults
+from perdure._core.values.event import ToolFinished
+from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked
+from perdure._people.kinds import Choice, Confirm
+from perdure._runtime.session.session import Session
+from perdure._testing.model import ScriptedModel, call
 from tests.faults.children import Place, Tell
 from tests.faults.kills import armed, die, kill_name
 from tests.faults.report import Report

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.core.clock_and_ids import new_id
-from perdure.core.error import Fenced, SessionBusy
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Store
+from perdure._core.log.store import Store
+from perdure._core.values.clock import new_id
+from perdure._core.values.error import Fenced, SessionBusy
+from perdure._core.values.event import Custom, Entry
 from tests.faults.children import Place, Tell
 from tests.faults.report import Report
 from tests.faults.zygote import Child, Nursery

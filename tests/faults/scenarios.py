@@ -13,11 +13,17 @@ from typing import Any, TypeAlias
 import msgspec
 
 from perdure import Agent, EffectNotStarted, Limits, Permissions, Session, Skip, ToolContext, Verdict, tool
-from perdure.core.clock_and_ids import new_id
-from perdure.core.error import ProviderDown, RateLimited
-from perdure.core.event import (
+from perdure._core.log.store import Store
+from perdure._core.model.failover import failover
+from perdure._core.model.protocol import Model, Request
+from perdure._core.model.wrappers import after, around, before, retried
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.spec import Accepted
+from perdure._core.tools.tool import Tool
+from perdure._core.values.clock import new_id
+from perdure._core.values.error import ProviderDown, RateLimited
+from perdure._core.values.event import (
     Entry,
-    Event,
     MessageAdded,
     ModelEvent,
     ModelRequested,
@@ -27,16 +33,11 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.failover import failover
-from perdure.core.message import Message, StopReason, Text, ToolCall, ToolResult, assistant, user
-from perdure.core.model import Model, Request
-from perdure.core.model_and_tool_wrappers import after, around, before, retried
-from perdure.core.outcome import Outcome
-from perdure.core.run import Accepted
-from perdure.core.store import Store
-from perdure.core.tool import Tool
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Message, StopReason, Text, ToolCall, ToolResult, assistant, user
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls
 from tests.faults.suspension import own_task
 
 Work: TypeAlias = Coroutine[Any, Any, Any]

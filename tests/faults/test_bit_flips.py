@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from perdure import StoreError, open_store
-from perdure.store_maintenance import require_maintainable_store, restore
+from perdure._runtime.maintenance import require_maintainable_store, restore
 from tests.faults.flips import findings, flip, listening, say, whole_log, write
 from tests.seeds import chance
 

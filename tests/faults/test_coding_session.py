@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.clock_and_ids import SYSTEM_CLOCK
-from perdure.file_history import FileHistory
-from perdure.hosts import LocalShell, SnapshotFolder
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._core.values.clock import SYSTEM_CLOCK
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._tools.files.history import FileHistory
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 from tests.faults.coding_session import RUN_TESTS, STEPS, build_agent, create_repository
 from tests.seeds import chance
 

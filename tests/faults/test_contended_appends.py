@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 
 from perdure import Agent, ToolContext, tool
-from perdure.core.clock_and_ids import SYSTEM_CLOCK, new_id
-from perdure.core.event import Custom, Entry, ToolFinished
-from perdure.core.message import Status
-from perdure.core.store import Log, Post, Store
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.log.store import Log, Post, Store
+from perdure._core.values.clock import SYSTEM_CLOCK, new_id
+from perdure._core.values.event import Custom, Entry, ToolFinished
+from perdure._core.values.message import Status
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.postgres.store import PostgresStore
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._testing.model import ScriptedModel, call, calls
 from tests.doubles import SECONDS, WaitingStore
 from tests.faults.suspension import Suspensions
 from tests.seeds import chance as draw_chance

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from perdure.file_history import FileHistory
-from perdure.hosts import LocalFiles, SnapshotFolder
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._tools.files.history import FileHistory
+from perdure._tools.files.local import LocalFiles
 from tests.faults.file_worker import SCRIPT, build_agent
 
 pytestmark = pytest.mark.faults

@@ -32,16 +32,16 @@ from perdure import (
     tool,
     tool_from_schema,
 )
-from perdure.core.error import StoreError
-from perdure.core.event import Entry, ReplyFinished, TextDelta
-from perdure.core.fold import fold_entries
-from perdure.core.jsonable import replace_surrogates
-from perdure.core.log_codec import decode_entry, encode_entry
-from perdure.core.message import Message, Status
-from perdure.core.store import Store
-from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import Reply, ScriptedModel, call
+from perdure._core.log.codec import decode_entry, encode_entry
+from perdure._core.log.fold import fold_entries
+from perdure._core.log.store import Store
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Entry, ReplyFinished, TextDelta
+from perdure._core.values.jsonable import replace_surrogates
+from perdure._core.values.message import Message, Status
+from perdure._stores.memory import MemoryStore
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._testing.model import Reply, ScriptedModel, call
 from tests.faults import hostile
 from tests.seeds import SEED
 from tests.transcript import assert_valid

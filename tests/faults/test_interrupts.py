@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.clock_and_ids import new_id
+from perdure._core.values.clock import new_id
 from tests.architecture.source import ROOT
 from tests.faults.children import Place
 from tests.seeds import chance

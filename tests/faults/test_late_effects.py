@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.clock_and_ids import new_id
-from perdure.core.error import SessionBusy, UnsupportedByStore
-from perdure.core.event import ToolFinished
-from perdure.core.message import Status
-from perdure.core.store import CONFIRMED_SECONDS, Store
-from perdure.runtime.session import Session
+from perdure._core.log.store import CONFIRMED_SECONDS, Store
+from perdure._core.values.clock import new_id
+from perdure._core.values.error import SessionBusy, UnsupportedByStore
+from perdure._core.values.event import ToolFinished
+from perdure._core.values.message import Status
+from perdure._runtime.session.session import Session
 from tests.faults.late_driver import NAMES, SESSION, open_place, paying_agent
 
 ENOUGH_SECONDS = 60.0

@@ -12,10 +12,18 @@ import msgspec
 import pytest
 
 from perdure import open_store
-from perdure.core import fault_injection as faults
-from perdure.core.event import Compacted, Entry, ModelRequested, RunEnded, SkillLoaded, ToolFinished, ViewChanged
-from perdure.core.fold import State, fold_entries
-from perdure.core.message import Status
+from perdure._core.log.fold import State, fold_entries
+from perdure._core.values import faults
+from perdure._core.values.event import (
+    Compacted,
+    Entry,
+    ModelRequested,
+    RunEnded,
+    SkillLoaded,
+    ToolFinished,
+    ViewChanged,
+)
+from perdure._core.values.message import Status
 from tests.architecture.source import ROOT
 from tests.faults.marathon import SESSION, WINDOW, Note, Order
 from tests.seeds import SEED

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent
-from perdure.core.error import PerdureError
-from perdure.core.message import Status
-from perdure.mcp.client import McpClient, StartAndLoginCallbacks
-from perdure.mcp_extension import McpServers, start_process
-from perdure.testing import ScriptedModel
+from perdure._core.values.error import PerdureError
+from perdure._core.values.message import Status
+from perdure._mcp.client.client import McpClient, StartAndLoginCallbacks
+from perdure._mcp.servers import McpServers, start_process
+from perdure._testing.model import ScriptedModel
 
 pytestmark = [pytest.mark.packages("mcp"), pytest.mark.faults]
 pytest.importorskip("mcp")
@@ -79,7 +79,7 @@ async def check_nothing_is_left(before, folder):
 
 @pytest.fixture(autouse=True)
 def unlimited_starts(monkeypatch):
-    monkeypatch.setattr("perdure.mcp.client.MOST_STARTS", 10**9)
+    monkeypatch.setattr("perdure._mcp.client.client.MOST_STARTS", 10**9)
 
 
 @pytest.mark.parametrize("behaviour", PIPE_BEHAVIOURS)
@@ -124,7 +124,7 @@ async def test_connections_that_come_and_are_cancelled_leave_nothing(tmp_path):
 
 HOST = """
 import asyncio, sys
-from perdure.mcp_extension import McpServers
+from perdure._mcp.servers import McpServers
 from tests.mcp.servers import scripted
 
 async def main(folder):
@@ -160,7 +160,7 @@ def test_when_the_host_is_killed_no_server_survives(tmp_path):
 CALLING_HOST = """
 import asyncio, sys
 from perdure import Agent, McpServers
-from perdure.testing import ScriptedModel, call
+from perdure._testing.model import ScriptedModel, call
 from tests.mcp.servers import scripted
 
 folder, behaviour = sys.argv[1:]

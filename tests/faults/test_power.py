@@ -6,7 +6,7 @@ and, where a session was under way, by going on with it: perhaps until the next 
 
 import pytest
 
-from perdure.core.error import StoreError
+from perdure._core.values.error import StoreError
 from tests.faults import conversation
 from tests.faults.account import erased, violations
 from tests.faults.conversation import LONG, SESSION, converse
@@ -22,7 +22,7 @@ DEEPEST = 3
 @pytest.fixture
 def sqlite(monkeypatch):
     """A machine on which the log of SQLite is moved into the database all the time."""
-    monkeypatch.setattr("perdure.stores.sqlite.write_connection.CHECKPOINT_PAGES", 16)
+    monkeypatch.setattr("perdure._stores.sqlite.connections.CHECKPOINT_PAGES", 16)
     machine = SqliteMachine()
     yield machine
     machine.close()
@@ -155,7 +155,7 @@ async def test_barriers_that_are_not_synced_are_found(request, kind):
 
 
 async def test_commits_that_are_not_followed_by_their_sync_are_found(sqlite, monkeypatch):
-    monkeypatch.setattr("perdure.stores.sqlite.wal_sync.WalSync.sync", lambda _wal: None)
+    monkeypatch.setattr("perdure._stores.sqlite.write.jobs.WalSync.sync", lambda _wal: None)
     cuts, wrong = 0, list[str]()
     while not any("has lost" in each for each in wrong):
         trial = Trial(sqlite, f"unsynced {cuts}")  # other work each time: some work has few moments that lose anything

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.core import fault_injection as faults
+from perdure._core.values import faults
 from tests.faults.children import Place
 from tests.faults.questions import QuestionTrial
 from tests.seeds import SEED

@@ -10,10 +10,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry
-from perdure.stores.sqlite import database_file, write_connection
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.sqlite import connections, database
+from perdure._stores.sqlite.store import SqliteStore
 from tests.architecture.source import ROOT
 from tests.seeds import chance
 from tests.stores.material import another_connection
@@ -66,12 +66,12 @@ def test_a_writer_that_is_stopped_seldom_keeps_others_from_writing(writer, tmp_p
 
 
 async def test_who_waits_for_a_stopped_process_is_told_which_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(database_file, "BUSY_SECONDS", 1)
-    monkeypatch.setattr(write_connection, "BUSY_SECONDS", 1)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 1)
+    monkeypatch.setattr(connections, "BUSY_SECONDS", 1)
     store = SqliteStore(path := tmp_path / "sessions.db")
     lease = await store.acquire("s")
     program = (
-        "import apsw, sys; from perdure.stores.sqlite.page_checksums import find_checksum_vfs; "
+        "import apsw, sys; from perdure._stores.sqlite.format.pages import find_checksum_vfs; "
         "connection = apsw.Connection(sys.argv[1], vfs=find_checksum_vfs()); connection.execute('BEGIN IMMEDIATE'); "
         "print('locked', flush=True); sys.stdin.read()"
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.core import fault_injection as faults
+from perdure._core.values import faults
 from tests.faults.children import Place
 from tests.faults.takeovers import TakeoverTrial
 from tests.seeds import SEED

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from perdure.toolkits.file_restore_records import RESTORE_NAME
+from perdure._tools.files.records import RESTORE_NAME
 from tests.faults.undo_worker import CALLS, create_folder, open_session
 from tests.seeds import chance
 

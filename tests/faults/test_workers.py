@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from perdure import open_store
-from perdure.core.event import MessageAdded, RunStarted
-from perdure.core.fold import fold_entries
-from perdure.core.message import Status, user
+from perdure._core.log.fold import fold_entries
+from perdure._core.values.event import MessageAdded, RunStarted
+from perdure._core.values.message import Status, user
 from tests.architecture.source import ROOT
 from tests.doubles import crashed
 from tests.faults.worker_process import STEPS, build_worker_agent

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from perdure.stores.postgres import store_operations as postgres_database  # noqa: F401 - loaded once, and not in each child
+from perdure._stores.postgres import operations as postgres_database  # noqa: F401 - loaded once, and not in each child
 from tests.faults.children import Order, Place, Tell, drive
 from tests.faults.families import FamilyTrial
 from tests.faults.kills import ClerkTrial, KillTrial

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Agent, allow_all, open_store
-from perdure.core import fault_injection
-from perdure.extensions import coding
-from perdure.file_history import FileHistory
-from perdure.hosts import LocalShell, SnapshotFolder
-from perdure.testing import ScriptedModel, call
+from perdure._core.values import faults
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
+from perdure._tools.files.history import FileHistory
+from perdure._tools.shell.local import LocalShell
 
 _SUBREAPER = 36
 """Orphans below this process become its children."""
@@ -117,7 +118,7 @@ def start(job: dict[str, Any]) -> int:
     code = 1
     try:
         os.setpgid(0, 0)
-        fault_injection.arm_from_text(job.get("faults", ""))
+        faults.arm_from_text(job.get("faults", ""))
         if "call" in job:
             die_at(*job["call"])
         asyncio.run(do(job))

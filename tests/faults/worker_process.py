@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from perdure import Agent, Request, ToolContext, open_store, tool
-from perdure.core.store import Store
-from perdure.testing import ScriptedModel, call
+from perdure._core.log.store import Store
+from perdure._testing.model import ScriptedModel, call
 
 STEPS = 4
 """The calls that each session makes, one after the other."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core import fault_injection as faults
+from perdure._core.values import faults
 from tests.architecture.source import ROOT
 from tests.faults.report import Report
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from perdure.files import atomic_file
-from perdure.files.atomic_file import open_atomic_file, remove_stale_files
-from perdure.files.jail import FileChanged, Jail
+from perdure._io.files import atomic
+from perdure._io.files.atomic import open_atomic_file, remove_stale_files
+from perdure._io.files.jail import FileChanged, Jail
 from tests.doubles import list_open_below
 
 
@@ -18,8 +18,8 @@ from tests.doubles import list_open_below
 def folder(tmp_path, request, monkeypatch):
     """An open folder, on a system that can open files without a name, and on one that cannot."""
     if request.param == "with a name":
-        monkeypatch.setattr(atomic_file, "_UNNAMED", 0)
-    elif not atomic_file._UNNAMED:
+        monkeypatch.setattr(atomic, "_UNNAMED", 0)
+    elif not atomic._UNNAMED:
         pytest.skip("the system cannot")
     descriptor = os.open(tmp_path, os.O_RDONLY)
     yield descriptor
@@ -120,7 +120,7 @@ def test_each_folder_is_cleaned_by_the_first_write_to_it(tmp_path):
 
 
 def test_a_file_system_that_needs_names_is_written_with_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(atomic_file, "_UNNAMED", os.O_DIRECTORY)  # which fails with EISDIR, as old kernels do
+    monkeypatch.setattr(atomic, "_UNNAMED", os.O_DIRECTORY)  # which fails with EISDIR, as old kernels do
     jail = Jail(tmp_path)
     jail.write(jail.resolve("a"), b"one")
     jail.write(jail.resolve("a"), b"two")
@@ -129,12 +129,12 @@ def test_a_file_system_that_needs_names_is_written_with_them(tmp_path, monkeypat
         jail.write(jail.resolve("a"), b"three", expected="")
 
 
-@pytest.mark.skipif(not atomic_file._UNNAMED, reason="the system cannot open files without a name")
+@pytest.mark.skipif(not atomic._UNNAMED, reason="the system cannot open files without a name")
 def test_a_process_that_is_killed_while_it_writes_leaves_nothing(tmp_path):
     (tmp_path / "a").write_bytes(b"old")
     script = f"""
 import os, signal
-from perdure.files.jail import Jail
+from perdure._io.files.jail import Jail
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
 jail = Jail({str(tmp_path)!r})
 jail.write(jail.resolve("a"), b"new")
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
 
 
 def test_a_file_that_another_process_removed_before_it_was_locked_is_made_again(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(atomic_file, "_UNNAMED", 0)
+    monkeypatch.setattr(atomic, "_UNNAMED", 0)
     lock = fcntl.flock
     removed: list[str] = []
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from perdure.files import birth_time
-from perdure.files.birth_time import read_birth_time_ns
+from perdure._io.files import linux_calls
+from perdure._io.files.linux_calls import read_birth_time_ns
 
 
 @pytest.fixture
@@ -42,6 +42,6 @@ def test_another_folder_at_the_same_path_has_another_one(folder):
 def test_a_missing_path_is_an_error_and_a_system_that_does_not_tell_is_none(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError):
         read_birth_time_ns(str(tmp_path / "missing"))
-    monkeypatch.setattr(birth_time, "_libc", None)
+    monkeypatch.setattr(linux_calls, "_libc", None)
     if not hasattr(tmp_path.stat(), "st_birthtime"):
         assert read_birth_time_ns(str(tmp_path)) is None

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from perdure.core import open_without_links
-from perdure.files.confined_folder import ConfinedFolder, FileRefused
-from perdure.files.sensitive_names import SENSITIVE_NAMES
+from perdure._core.permission.targets import path as open_without_links
+from perdure._io.files.confined_folder import ConfinedFolder, FileRefused
+from perdure._io.files.sensitive import SENSITIVE_NAMES
 from tests.doubles import list_open_below
 
 

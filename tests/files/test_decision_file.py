@@ -17,15 +17,15 @@ import pytest
 from msgspec import Struct
 
 from perdure import ConfigError, PerdureError, StoreError
-from perdure.config import TrustedFiles
-from perdure.core.permissions import Grant
-from perdure.credentials import FileVault
-from perdure.files import decision_file, private_file
-from perdure.files.decision_file import DecisionFile
-from perdure.interaction import GrantFile
-from perdure.mcp.login.login_file import LoginFile, StoredLogin
-from perdure.mcp.pin_file import PinFile
-from perdure.mcp.server_settings import McpServer
+from perdure._config.trusted import TrustedFiles
+from perdure._core.permission.grants import Grant
+from perdure._credentials.file_vault import FileVault
+from perdure._io.home import decision_file, paths
+from perdure._io.home.decision_file import DecisionFile
+from perdure._mcp.login.file import LoginFile, StoredLogin
+from perdure._mcp.pins import PinFile
+from perdure._mcp.settings import McpServer
+from perdure._people.grants import GrantFile
 from tests.doubles import list_open_below
 
 ANOTHER = 4711
@@ -285,7 +285,7 @@ def test_of_many_writers_at_once_none_is_lost(kind: Kind, path: Path) -> None:
 
 def test_processes_lose_nothing_of_each_other(path: Path) -> None:
     code = (
-        "import sys; from perdure.config import TrustedFiles; t = TrustedFiles(sys.argv[1])\n"
+        "import sys; from perdure._config.trusted import TrustedFiles; t = TrustedFiles(sys.argv[1])\n"
         "for name in sys.argv[2]: t.trust('/' + name, name)"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), names]) for names in ("abcd", "efgh", "ijkl")]
@@ -296,7 +296,7 @@ def test_processes_lose_nothing_of_each_other(path: Path) -> None:
 def test_a_system_without_locks_of_folders_is_used_without(
     kind: Kind, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (decision_file, private_file):
+    for module in (decision_file, paths):
         monkeypatch.setattr(module, "_IS_POSIX", False)
     kind.store(str(path), "a")
     assert kind.names(str(path)) == ["a"]

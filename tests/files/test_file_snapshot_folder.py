@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.files.file_snapshot_folder import RemovedSnapshots, SnapshotFolder
-from perdure.files.jail import compute_digest
+from perdure._core.values.error import ConfigError
+from perdure._io.files.jail import compute_digest
+from perdure._io.files.snapshots import RemovedSnapshots, SnapshotFolder
 from tests.doubles import list_open_below
 
 ONE, TWO = compute_digest(b"one"), compute_digest(b"two")

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from perdure.core.error import ConfigError, ToolError
-from perdure.files import folder_origin
-from perdure.files.folder_origin import (
+from perdure._core.values.error import ConfigError, ToolError
+from perdure._io.files import origin
+from perdure._io.files.origin import (
     FolderOrigin,
     forget_recorded,
     is_recorded,
@@ -20,7 +20,7 @@ from perdure.files.folder_origin import (
 def record(tmp_path, monkeypatch):
     """Path of the record, which is not there yet."""
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / folder_origin.FILE_NAME
+    return tmp_path / "home" / origin.FILE_NAME
 
 
 def test_a_folder_in_a_repository_counts_as_that_of_others_unless_it_is_said(tmp_path):

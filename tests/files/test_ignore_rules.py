@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from perdure.files.ignore_rules import IgnoreRules, is_ignored, parse_rules
-from perdure.files.jail import Jail
-from perdure.files.tree_walk import walk_files
+from perdure._io.files.ignore_rules import IgnoreRules, is_ignored, parse_rules
+from perdure._io.files.jail import Jail
+from perdure._io.files.tree_walk import walk_files
 from tests.seeds import chance
 
 RULES = [

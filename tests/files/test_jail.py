@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.files import folder_handle, openat2
-from perdure.files.confined_folder import FileRefused
-from perdure.files.jail import MOST_WRITTEN_BYTES, FileChanged, Jail, compute_digest, describe_os_error
+from perdure._core.values.error import ConfigError
+from perdure._io.files import folder_handle, linux_calls
+from perdure._io.files.confined_folder import FileRefused
+from perdure._io.files.jail import MOST_WRITTEN_BYTES, FileChanged, Jail, compute_digest, describe_os_error
 from tests.doubles import list_open_below
 
 
@@ -315,15 +315,15 @@ def test_a_target_that_was_not_resolved_leads_nowhere(jail):
 
 
 def test_without_openat2_names_are_opened_one_by_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(openat2, "_libc", None)
-    assert not openat2.is_available()
+    monkeypatch.setattr(linux_calls, "_libc", None)
+    assert not linux_calls.is_available()
     assert not folder_handle.FolderHandle(str(tmp_path)).one_step
     with pytest.raises(OSError, match="implemented"):
-        openat2.open_in_one_step(0, "x", 0)
+        linux_calls.open_in_one_step(0, "x", 0)
 
 
 def test_a_system_without_descriptors_of_folders_reads_and_does_not_write(tmp_path, monkeypatch):
-    from perdure.core import open_without_links
+    from perdure._core.permission.targets import path as open_without_links
 
     monkeypatch.setattr(folder_handle, "STEP_BY_STEP", False)
     monkeypatch.setattr(open_without_links, "STEP_BY_STEP", False)
@@ -414,7 +414,7 @@ def test_a_file_of_exactly_the_limit_is_read_and_written(jail):
 
 
 def test_a_file_of_exactly_the_limit_of_reading_is_replaced_and_a_larger_one_is_not(jail, monkeypatch):
-    monkeypatch.setattr("perdure.files.jail.MOST_READ_BYTES", 5)
+    monkeypatch.setattr("perdure._io.files.jail.MOST_READ_BYTES", 5)
     assert write(jail, "deep/note.txt", b"six by").digest == compute_digest(b"six by")
     assert refusal(write, jail, "deep/note.txt", b"new") == "it has 6 bytes, and the limit is 5"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from perdure.files import openat2
-from perdure.files.openat2 import is_available, open_in_one_step
+from perdure._io.files import linux_calls
+from perdure._io.files.linux_calls import is_available, open_in_one_step
 
 needs_call = pytest.mark.skipif(not is_available(), reason="this kernel has no openat2")
 
@@ -35,7 +35,7 @@ class FakeKernel:
 
 def test_the_kernel_is_asked_for_a_path_without_links(monkeypatch):
     kernel = FakeKernel(descriptor=0)
-    monkeypatch.setattr(openat2, "_libc", kernel)
+    monkeypatch.setattr(linux_calls, "_libc", kernel)
     assert open_in_one_step(7, "a/b", os.O_RDONLY, 0o644) == 0
     assert open_in_one_step(7, "a/b", os.O_WRONLY | os.O_CREAT, 0o644) == 0
     read, write = os.O_RDONLY | os.O_CLOEXEC, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
@@ -44,9 +44,9 @@ def test_the_kernel_is_asked_for_a_path_without_links(monkeypatch):
 
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.EINTR])
 def test_the_kernel_is_asked_again_when_something_was_renamed_meanwhile(monkeypatch, code):
-    monkeypatch.setattr(openat2, "_libc", FakeKernel(*[code] * 63))
+    monkeypatch.setattr(linux_calls, "_libc", FakeKernel(*[code] * 63))
     assert open_in_one_step(7, "a", os.O_RDONLY) == 99
-    monkeypatch.setattr(openat2, "_libc", FakeKernel(*[code] * 64))
+    monkeypatch.setattr(linux_calls, "_libc", FakeKernel(*[code] * 64))
     with pytest.raises(OSError, match="the folders on the way keep changing: 'a'") as raised:
         open_in_one_step(7, "a", os.O_RDONLY)
     assert raised.value.errno == errno.EAGAIN
@@ -54,16 +54,16 @@ def test_the_kernel_is_asked_again_when_something_was_renamed_meanwhile(monkeypa
 
 def test_another_error_of_the_kernel_is_raised_at_once(monkeypatch):
     kernel = FakeKernel(errno.EACCES)
-    monkeypatch.setattr(openat2, "_libc", kernel)
+    monkeypatch.setattr(linux_calls, "_libc", kernel)
     with pytest.raises(PermissionError) as raised:
         open_in_one_step(7, "a", os.O_RDONLY)
     assert (raised.value.filename, len(kernel.asked)) == ("a", 1)
 
 
 def test_a_system_or_a_sandbox_without_the_call_does_not_have_it(monkeypatch):
-    monkeypatch.setattr(openat2, "_libc", FakeKernel(errno.EPERM))
+    monkeypatch.setattr(linux_calls, "_libc", FakeKernel(errno.EPERM))
     assert is_available() is False
-    monkeypatch.setattr(openat2, "_libc", None)
+    monkeypatch.setattr(linux_calls, "_libc", None)
     assert is_available() is False
     with pytest.raises(OSError) as raised:
         open_in_one_step(7, "a", os.O_RDONLY)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.files.private_file import open_private_file
+from perdure._io.home.paths import open_private_file
 
 
 @pytest.mark.parametrize("before", [None, 0o644, 0o600, 0o777])

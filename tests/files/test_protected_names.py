@@ -3,8 +3,8 @@
 import pytest
 
 from perdure import PathTarget
-from perdure.files.protected_names import MADE_FOLDERS, PROTECTED_NAMES, TRUSTED, TRUSTED_NAMES, add_caution
-from perdure.files.sensitive_names import find_blocking_pattern
+from perdure._io.files.protected import MADE_FOLDERS, PROTECTED_NAMES, TRUSTED, TRUSTED_NAMES, add_caution
+from perdure._io.files.sensitive import find_blocking_pattern
 
 
 def caution(path):
@@ -58,7 +58,7 @@ def test_each_name_is_on_the_list_once_and_not_on_that_of_names_which_are_never_
 
 
 def test_the_names_that_are_known_are_not_kept_without_end(monkeypatch):
-    monkeypatch.setattr("perdure.files.protected_names._MOST_KNOWN", 2)
+    monkeypatch.setattr("perdure._io.files.protected._MOST_KNOWN", 2)
     for number in range(5):
         assert TRUSTED.find([f"plain{number}"]) == ("", 0)
     assert len(TRUSTED._known) <= 2

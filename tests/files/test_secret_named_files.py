@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from perdure.files import secret_named_files
-from perdure.files.secret_named_files import has_no_secrets
+from perdure._io.files import sensitive
+from perdure._io.files.sensitive import has_no_secrets
 
 
 def test_names_at_any_depth_are_found(tmp_path):
@@ -38,7 +38,7 @@ def test_of_what_cannot_be_looked_at_nothing_is_known(tmp_path, monkeypatch):
     assert not has_no_secrets(str(tmp_path / "missing"))
     for name in "abc":
         (tmp_path / name).write_text("x")
-    monkeypatch.setattr(secret_named_files, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(sensitive, "MOST_ENTRIES", 2)
     assert not has_no_secrets(str(tmp_path))
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.files import sensitive_names
-from perdure.files.sensitive_names import SENSITIVE_NAMES, BlockedNames, find_blocking_pattern
+from perdure._io.files import sensitive
+from perdure._io.files.sensitive import SENSITIVE_NAMES, BlockedNames, find_blocking_pattern
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_pattern_with_slashes_fits_names_in_a_row():
 
 
 def test_a_set_of_patterns_finds_the_same_one_each_time_also_when_it_has_forgotten_names(monkeypatch):
-    monkeypatch.setattr(sensitive_names, "_MOST_KNOWN", 2)
+    monkeypatch.setattr(sensitive, "_MOST_KNOWN", 2)
     blocked = BlockedNames(["*.key", "private/"])
     paths = [["a"], ["b"], ["c.key"], ["private"], ["private", "d"], ["e", "F.KEY"], ["a"]]
     for _ in range(2):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from perdure import Agent, Request, tool
-from perdure.core.loop import react
-from perdure.goals.role_prompts import CHECKER_INSTRUCTIONS, PLANNER_INSTRUCTIONS
-from perdure.testing import Reply, ScriptedModel
+from perdure._core.run.loop import react
+from perdure._testing.model import Reply, ScriptedModel
+from perdure._work.goals.roles import CHECKER_INSTRUCTIONS, PLANNER_INSTRUCTIONS
 
 PLAN = json.dumps({"items": ["The hull is tight.", "The sail is up."]})
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from perdure.goals.checker_and_planner_replies import parse_plan, parse_verdict
-from perdure.goals.goal import build_checklist
+from perdure._work.goals.goal import build_checklist
+from perdure._work.goals.replies import parse_plan, parse_verdict
 from tests.goals.roles import verdict
 
 ITEMS = build_checklist(["The hull is tight.", "The sail is up."])

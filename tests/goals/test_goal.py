@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure.goals import Goal
-from perdure.goals.goal import ChecklistItem, build_checklist
+from perdure._work.goals.goal import ChecklistItem, Goal, build_checklist
 
 
 @pytest.mark.parametrize(

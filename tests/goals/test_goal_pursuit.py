@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Budget, ConfigError, Price, ProviderDown, SessionNotFound, StoreError, Usage, open_store
-from perdure.core.error import SessionExists
-from perdure.goals import Goal, list_goals, pursue_goal, read_goal, resume_goal, stop_goal
-from perdure.grading import Grade
-from perdure.testing import FakeClock, Reply, call
+from perdure._core.values.error import SessionExists
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, call
+from perdure._work.goals.goal import Goal
+from perdure._work.goals.pursuit import pursue_goal, resume_goal, stop_goal
+from perdure._work.goals.record import list_goals, read_goal
+from perdure._work.judging.graders.grader import Grade
 from tests.doubles import until as until_true
 from tests.goals.roles import PLAN, ScriptedRoles, build_maker, verdict
 from tests.grading.failures import failure_of

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from perdure import SessionNotFound, Usage, open_store
-from perdure.core.event import Custom, Entry, Event, MessageAdded, RunEnded, RunResumed, RunStarted, RunWaiting
-from perdure.goals import Goal, goal_record, list_goals, read_goal, stop_goal
-from perdure.goals.goal import ChecklistItem
-from perdure.goals.goal_events import (
+from perdure._core.values.event import Custom, Entry, MessageAdded, RunEnded, RunResumed, RunStarted, RunWaiting
+from perdure._core.values.event_class import Event
+from perdure._work.goals import record as goal_record
+from perdure._work.goals.events import (
     GoalEnded,
     GoalFact,
     GoalPlanned,
@@ -20,15 +20,19 @@ from perdure.goals.goal_events import (
     build_goal_event,
     build_goal_prompt,
 )
-from perdure.goals.goal_record import (
+from perdure._work.goals.goal import ChecklistItem, Goal
+from perdure._work.goals.pursuit import stop_goal
+from perdure._work.goals.record import (
     GoalIteration,
     GoalRecord,
     fold_goal,
+    list_goals,
     measure_lost_seconds,
     measure_progress,
     measure_pursuit_seconds,
+    read_goal,
 )
-from perdure.grading import Grade
+from perdure._work.judging.graders.grader import Grade
 from tests.doubles import crashed
 
 GOAL = Goal("Make the boat ready.")

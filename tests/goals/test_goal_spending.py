@@ -7,12 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from perdure import ConfigError, Price, Usage, open_store
-from perdure.core.event import RunEnded, RunResumed
-from perdure.goals import Goal, pursue_goal, resume_goal
-from perdure.goals.goal_record import GoalRecord
-from perdure.goals.goal_spending import GoalSpending
-from perdure.grading import Evidence, Grade
-from perdure.testing import FakeClock, Reply, call
+from perdure._core.values.event import RunEnded, RunResumed
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, call
+from perdure._work.goals.goal import Goal
+from perdure._work.goals.pursuit import pursue_goal, resume_goal
+from perdure._work.goals.record import GoalRecord
+from perdure._work.goals.spending import GoalSpending
+from perdure._work.judging.graders.grader import Evidence, Grade
 from tests.goals.roles import ScriptedRoles, build_maker, verdict
 
 PRICED = {"price": Price(input_usd=1, output_usd=1)}

@@ -3,12 +3,11 @@
 import pytest
 
 from perdure import Usage
-from perdure.goals.goal import ChecklistItem
-from perdure.goals.goal_events import VerdictGiven
-from perdure.goals.goal_record import GoalIteration, measure_progress
-from perdure.goals.progress_check import is_progress
-from perdure.grading import Grade
-from perdure.grading.grade import build_failed_grade
+from perdure._work.goals.engine import is_progress
+from perdure._work.goals.events import VerdictGiven
+from perdure._work.goals.goal import ChecklistItem
+from perdure._work.goals.record import GoalIteration, measure_progress
+from perdure._work.judging.graders.grader import Grade, build_failed_grade
 
 
 def item(progress: int = 0, *, done: bool = False, item_id: str = "1") -> ChecklistItem:

@@ -3,8 +3,13 @@
 import pytest
 
 from perdure import Agent, Limits, tool
-from perdure.goals.role_agents import build_checker, build_planner, limit_seconds
-from perdure.goals.role_prompts import CHECKER_INSTRUCTIONS, PLANNER_INSTRUCTIONS
+from perdure._work.goals.roles import (
+    CHECKER_INSTRUCTIONS,
+    PLANNER_INSTRUCTIONS,
+    build_checker,
+    build_planner,
+    limit_seconds,
+)
 
 
 @tool(effect="read")

@@ -1,14 +1,14 @@
 """Prompts of the roles: a report cannot pose as a fact, and what was made from labelled text is labelled too."""
 
 from perdure import Agent, tool
-from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
-from perdure.goals import Goal, pursue_goal
-from perdure.goals.goal import ChecklistItem, build_checklist
-from perdure.goals.goal_events import VerdictGiven
-from perdure.goals.goal_record import GoalIteration
-from perdure.goals.role_prompts import MAKER_PROMPT, build_checker_prompt, build_maker_prompt, format_checklist
-from perdure.grading import Grade
-from perdure.testing import call
+from perdure._core.values.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
+from perdure._testing.model import call
+from perdure._work.goals.events import VerdictGiven
+from perdure._work.goals.goal import ChecklistItem, Goal, build_checklist
+from perdure._work.goals.pursuit import pursue_goal
+from perdure._work.goals.record import GoalIteration
+from perdure._work.goals.roles import MAKER_PROMPT, build_checker_prompt, build_maker_prompt, format_checklist
+from perdure._work.judging.graders.grader import Grade
 from tests.goals.roles import ScriptedRoles, build_maker, verdict
 
 ITEMS = build_checklist(["The hull is tight."])

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import pytest
 
 from perdure import Agent, ConfigError, Limits, Output, Price, Usage, open_store, tool
-from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry
-from perdure.goals import read_grades, until
-from perdure.goals.until_engine import list_grades
-from perdure.grading import Evidence, Grade, contains, model_grader
-from perdure.testing import Reply, ScriptedModel, call
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._work.goals.until import list_grades, read_grades, until
+from perdure._work.judging.graders.grader import Evidence, Grade
+from perdure._work.judging.graders.model import model_grader
+from perdure._work.judging.graders.text import contains
 from tests.doubles import FailingStore, NotedStore
 from tests.grading.failures import failure_of
 from tests.runtime.subagents.family import left_behind

@@ -1,10 +1,9 @@
 """What a grader sees of the tool calls of a run."""
 
 from perdure import Agent, tool
-from perdure.core.finished_run_steps import ToolCallRecord
-from perdure.grading import Evidence
-from perdure.grading.evidence import MOST_RESULT_CHARACTERS
-from perdure.testing import Reply, ScriptedModel, call
+from perdure._core.log.past_runs import ToolCallRecord
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._work.judging.graders.grader import MOST_RESULT_CHARACTERS, Evidence
 
 
 @tool

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, Usage
-from perdure.grading import Evidence, Grade, Grader, all_of, any_of, function_grader, grade_evidence, to_grader
+from perdure._work.judging.graders.combined import all_of, any_of
+from perdure._work.judging.graders.grader import Evidence, Grade, Grader, function_grader, grade_evidence, to_grader
 from tests.grading.failures import failure_of
 
 EVIDENCE = Evidence(goal="Sail home.", answer="We are home.")

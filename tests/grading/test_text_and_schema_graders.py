@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure.core.tool_worker_process import WORKERS
-from perdure.grading import Evidence, Grade, Grader, contains, equals, grade_evidence, matches, schema_grader
+from perdure._core.tools.worker.process import WORKERS
+from perdure._work.judging.graders.grader import Evidence, Grade, Grader, grade_evidence
+from perdure._work.judging.graders.schema import schema_grader
+from perdure._work.judging.graders.text import contains, equals, matches
 from tests.grading.failures import failure_of
 
 NOT_A_BOOL: Any = 1

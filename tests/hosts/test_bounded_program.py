@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.hosts.bounded_program import ProgramOutput, run_program
+from perdure._core.values.error import ToolError
+from perdure._io.processes.program import ProgramOutput, run_program
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 

@@ -8,19 +8,20 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.core.error import EffectUnknown, ToolError
-from perdure.core.url_target import UrlTarget
-from perdure.hosts import browser_session_pages, page_element
-from perdure.hosts.browser_session_pages import BrowserSessionPages
-from perdure.hosts.playwright_error import describe_playwright_error
-from perdure.net.error import EgressDenied
-from perdure.toolkits.browser_backend import (
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._core.values.error import EffectUnknown, ToolError
+from perdure._io.http.transport import EgressDenied
+from perdure._tools.browser import page as page_element
+from perdure._tools.browser import session
+from perdure._tools.browser.backend import (
     BrowserDownload,
     BrowserElement,
     BrowserFrame,
     BrowserImage,
     BrowserSnapshot,
 )
+from perdure._tools.browser.page import describe_playwright_error
+from perdure._tools.browser.session import BrowserSessionPages
 
 pytestmark = pytest.mark.packages("playwright")
 HOME = "https://example.org/home"
@@ -219,7 +220,7 @@ class Opened(SimpleNamespace):
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
-    monkeypatch.setattr(browser_session_pages, "_SETTLE_SECONDS", 0)
+    monkeypatch.setattr(session, "_SETTLE_SECONDS", 0)
     context, proxy, numbers = FakeContext(), FakeProxy(), iter(range(1, 1_000))
     pages = BrowserSessionPages(
         cast("Any", context),
@@ -622,7 +623,7 @@ async def test_a_download_that_nobody_asked_for_is_cancelled_and_noted(opened, t
 
 
 async def test_a_page_whose_frames_have_too_long_addresses_and_names_is_closed(opened, monkeypatch):
-    monkeypatch.setattr(browser_session_pages, "_MOST_FRAME_TEXT", 10)
+    monkeypatch.setattr(session, "_MOST_FRAME_TEXT", 10)
     page = await visit(opened)
     page.handlers["frameattached"](SimpleNamespace(url="12345", name="67"))
     page.handlers["framenavigated"](SimpleNamespace(url="890", name=""))

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.hosts import bubblewrap, sandbox_placeholder_lock, shown_folders
-from perdure.hosts.local_shell import CommandLimits, LocalShell
-from perdure.hosts.process_tree import list_descendants
-from perdure.hosts.sandbox_placeholder_lock import guard_placeholders
-from perdure.hosts.shown_folders import is_below
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._core.values.error import ConfigError
+from perdure._io.processes.tree import list_descendants
+from perdure._tools.sandbox import bubblewrap, shown_folders
+from perdure._tools.sandbox.shown_folders import is_below
+from perdure._tools.shell import placeholders
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import CommandLimits, LocalShell
+from perdure._tools.shell.placeholders import guard_placeholders
 
 pytestmark = pytest.mark.needs("bubblewrap")
 IDENTITY = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -31,7 +32,7 @@ async def run(root, line, **options):
 
 def await_end_of_commands(root):
     """Wait until no sandbox has the lock of a working folder: SIGKILL ends one a little after its host."""
-    lock = sandbox_placeholder_lock._open_lock(str(root))
+    lock = placeholders._open_lock(str(root))
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.close(lock)
 
@@ -252,8 +253,8 @@ def test_what_a_killed_host_leaves_is_nothing_to_git_and_removed_at_the_next_sta
     make_repository(tmp_path)
     script = f"""
 import asyncio
-from perdure.hosts import LocalShell
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.backend import ShellCommand
 async def main():
     async with LocalShell({str(tmp_path)!r}, sandbox="require") as shell:
         job = await shell.start(ShellCommand(line="echo begun; sleep 60"))
@@ -307,7 +308,7 @@ def test_a_folder_that_another_process_uses_keeps_its_protection(tmp_path):
     guard = guard_placeholders(str(tmp_path))
     (tmp_path / "perdure.toml").mkdir()
     script = f"""
-from perdure.hosts.sandbox_placeholder_lock import guard_placeholders
+from perdure._tools.shell.placeholders import guard_placeholders
 guard_placeholders({str(tmp_path)!r}).release()
 """
     subprocess.run([sys.executable, "-c", script], check=True)

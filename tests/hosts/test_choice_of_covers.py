@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts.bubblewrap import CoverMountSources
-from perdure.hosts.secret_covers import GitIndex, choose_covers, cover_secrets
+from perdure._tools.sandbox.bubblewrap import CoverMountSources
+from perdure._tools.sandbox.covers import GitIndex, choose_covers, cover_secrets
 
 COVERS = CoverMountSources("/covers/folder", "/covers/file", "/covers/closed")
 

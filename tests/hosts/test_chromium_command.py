@@ -2,10 +2,12 @@
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.hosts import EgressPolicy, LocalBrowser, chromium_process
-from perdure.hosts.chromium_command import build_flags, find_chromium
-from perdure.hosts.playwright_error import describe_playwright_error
+from perdure._core.values.error import ConfigError
+from perdure._io.egress.policy import EgressPolicy
+from perdure._tools.browser import chromium
+from perdure._tools.browser.chromium import build_flags, find_chromium
+from perdure._tools.browser.local import LocalBrowser
+from perdure._tools.browser.page import describe_playwright_error
 
 
 def test_all_connections_are_sent_through_the_proxy():
@@ -17,7 +19,7 @@ def test_all_connections_are_sent_through_the_proxy():
 
 def test_the_browser_gets_no_variable_that_may_be_secret(monkeypatch):
     monkeypatch.setenv("PERDURE_TEST_SECRET", "hunter2")
-    environment = chromium_process.build_environment("/folder")
+    environment = chromium.build_environment("/folder")
     assert "PERDURE_TEST_SECRET" not in environment
     assert environment["HOME"] == "/folder"
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import supervised_browser_program
-from perdure.hosts.chromium_process import (
+from perdure._core.values.error import ConfigError, ToolError
+from perdure._tools.browser import supervised
+from perdure._tools.browser.chromium import (
     ChromiumProcess,
     build_environment,
     require_playwright,
@@ -70,7 +70,7 @@ async def test_chromium_is_started_below_a_supervisor_with_a_folder_of_its_own(p
     assert (folder.parent, folder.name.startswith("perdure-browser-")) == (tmp_path, True)
     assert (folder / "control").is_fifo()
     assert (folder / "control").stat().st_mode & 0o777 == 0o600
-    program = str(Path(supervised_browser_program.__file__))
+    program = str(Path(supervised.__file__))
     options = playwright.options
     assert options["args"][:6] == ["-I", "-S", program, str(folder / "control"), str(folder), "/usr/bin/chromium"]
     assert f"--user-data-dir={folder / 'profile'}" in options["args"]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.hosts import command_environment
-from perdure.hosts.command_environment import build_confined_environment, build_unconfined_environment
-from perdure.hosts.local_shell import LocalShell
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._core.values.error import ConfigError
+from perdure._tools.shell import environment as command_environment
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.environment import build_confined_environment, build_unconfined_environment
+from perdure._tools.shell.local import LocalShell
 
 
 @pytest.fixture(autouse=True)

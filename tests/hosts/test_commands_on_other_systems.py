@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from perdure.hosts import process_exit, process_supervisor, running_command
-from perdure.hosts.running_command import RunningCommand, SpoolLimits
-from perdure.hosts.stdio_server_process import StdioServerProcess
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._io.processes import supervisor, tree
+from perdure._io.processes.stdio_server import StdioServerProcess
+from perdure._tools.shell import command as running_command
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.command import RunningCommand, SpoolLimits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it simulates other systems")
 
@@ -39,9 +40,9 @@ for name in ("SIGCHLD", "SIGKILL", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "S
     delattr(signal, name)
 for name in ("O_NOFOLLOW", "waitid", "pidfd_open", "killpg", "fork"):
     delattr(os, name)
-import perdure, perdure.goals, perdure.grading, perdure.evaluating
-import perdure.hosts.running_command
-import perdure.hosts.stdio_server_process, perdure.mcp
+import perdure, perdure._work.goals, perdure._work.judging.graders, perdure._work.judging.evals
+import perdure._tools.shell.command
+import perdure._io.processes.stdio_server, perdure.mcp
 print("imported")
 """
 
@@ -49,10 +50,10 @@ print("imported")
 @pytest.fixture(params=[False, True], ids=["with /proc", "with ps"])
 def other_supervisor(request: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """The supervisor as on a Mac with Python 3.11."""
-    real = process_supervisor.__file__
+    real = supervisor.__file__
     text = SUPERVISOR.format(missing=["waitid", "pidfd_open"], has_no_proc=request.param, real=real)
     (tmp_path / "supervisor.py").write_text(text)
-    monkeypatch.setattr(process_supervisor, "__file__", str(tmp_path / "supervisor.py"))
+    monkeypatch.setattr(supervisor, "__file__", str(tmp_path / "supervisor.py"))
 
 
 @pytest.fixture(params=["missing", "forbidden"])
@@ -135,7 +136,7 @@ async def test_commands_that_run_keep_neither_others_nor_name_lookups_waiting(tm
         async with asyncio.timeout(10):
             assert await finish(start(tmp_path, "echo quick")) == (0, "quick\n", "exit")
             assert await asyncio.to_thread(lambda: "looked up") == "looked up"
-        assert process_exit._poller._thread is not None
+        assert tree._poller._thread is not None
     finally:
         for command in running:
             await command.end("stopped")

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, allow_all
-from perdure.core.error import ConfigError
-from perdure.hosts import LocalFiles, LocalGit
-from perdure.hosts.local_shell import LocalShell
-from perdure.testing import ScriptedModel
-from perdure.toolkits.git_tools import git_read_tools
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._core.values.error import ConfigError
+from perdure._testing.model import ScriptedModel
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.git.local import LocalGit
+from perdure._tools.git.tools import git_read_tools
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 
 pytestmark = pytest.mark.needs("bubblewrap")
 IDENTITY = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -457,7 +458,7 @@ async def test_a_repository_that_an_earlier_command_has_hidden_has_no_programs(r
 
 
 async def test_a_folder_with_too_many_entries_to_look_at_is_told(repository, monkeypatch):
-    monkeypatch.setattr("perdure.hosts.planted_git._MOST_ENTRIES", 10)
+    monkeypatch.setattr("perdure._tools.git.planted._MOST_ENTRIES", 10)
     assert (await run(repository, "true")).note == ""
     result = await run(repository, "mkdir -p x/y; cd x; touch 1 2 3 4 5 6 7 8 9 10 11 12")
     assert "not all of it was looked at" in result.note
@@ -581,7 +582,7 @@ async def test_a_pack_that_is_damaged_is_not_taken_over(repository):
 
 
 async def test_objects_with_too_much_content_are_not_taken_over(repository, monkeypatch):
-    monkeypatch.setattr("perdure.hosts.git_takeover._MOST_CONTENT_BYTES", 3_000_000)
+    monkeypatch.setattr("perdure._tools.git.takeover._MOST_CONTENT_BYTES", 3_000_000)
     (repository / "forge").write_text("for i in range(2): open(f'big{i}', 'w').write(f'{i}' * 2_000_000)")
     assert (await run(repository, "python3 forge; git add big0")).note == ""
     (repository / "forge").write_text("for i in range(2, 4): open(f'big{i}', 'w').write(f'{i}' * 2_000_000)")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts import kernel_file_covers
-from perdure.hosts.kernel_file_covers import bound_kernel_files, hide_files_of_root, list_files_of_root
-from perdure.hosts.local_shell import LocalShell
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.sandbox import covers
+from perdure._tools.sandbox.covers import bound_kernel_files, hide_files_of_root, list_files_of_root
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="what only root can read is hidden from root's commands")
 
@@ -81,11 +81,11 @@ def test_what_others_cannot_read_is_found_and_not_what_they_can(tmp_path, monkey
     (tmp_path / "closed").mkdir(mode=0o700)
     (tmp_path / "lock").touch(mode=0o600)
     (tmp_path / "link").symlink_to("secret")
-    monkeypatch.setattr(kernel_file_covers, "_SEARCHED", ((str(tmp_path), 3), (str(tmp_path / "none"), 1)))
+    monkeypatch.setattr(covers, "_SEARCHED", ((str(tmp_path), 3), (str(tmp_path / "none"), 1)))
     found = list_files_of_root.__wrapped__()
     expected = [("below/deep/secret", False), ("closed", True), ("group", False), ("secret", False)]
     assert [(os.path.relpath(path, tmp_path), is_folder) for path, is_folder in found] == expected
-    monkeypatch.setattr(kernel_file_covers, "list_files_of_root", lambda: found)
+    monkeypatch.setattr(covers, "list_files_of_root", lambda: found)
     words = list(hide_files_of_root("/empty", [str(tmp_path / "closed" / "work")], [str(tmp_path / "below")]))
     assert words == ["--ro-bind", "/empty", str(tmp_path / "group"), "--ro-bind", "/empty", str(tmp_path / "secret")]
 

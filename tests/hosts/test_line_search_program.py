@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perdure.hosts.line_search_program import find_lines, has_match, main, read_content_batches
+from perdure._tools.search.line_search import find_lines, has_match, main, read_content_batches
 
 
 def find(data: bytes, pattern: str, context: int = 0, most: int = 100) -> list[tuple[int, str, bool]]:

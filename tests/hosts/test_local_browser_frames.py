@@ -11,9 +11,10 @@ import pytest
 import pytest_asyncio
 
 from perdure import Agent, Permissions, allow, allow_all, deny, url
-from perdure.hosts import LocalBrowser, LocalFiles
-from perdure.testing import ScriptedModel
-from perdure.toolkits.browser_tools import browser_tools
+from perdure._testing.model import ScriptedModel
+from perdure._tools.browser.local import LocalBrowser
+from perdure._tools.browser.tools import browser_tools
+from perdure._tools.files.local import LocalFiles
 from tests.hosts.browser_site import HERE, Site, find_ref, open_site, visit
 
 pytestmark = [

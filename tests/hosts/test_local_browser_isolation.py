@@ -11,12 +11,12 @@ import pytest
 import pytest_asyncio
 
 from perdure import Agent, allow_all
-from perdure.core.error import ToolError
-from perdure.core.url_target import UrlTarget
-from perdure.hosts import LocalBrowser
-from perdure.net.error import EgressDenied
-from perdure.testing import ScriptedModel
-from perdure.toolkits.browser_tools import browser_tools
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._core.values.error import ToolError
+from perdure._io.http.transport import EgressDenied
+from perdure._testing.model import ScriptedModel
+from perdure._tools.browser.local import LocalBrowser
+from perdure._tools.browser.tools import browser_tools
 from tests.hosts.browser_site import HERE, find_ref, open_site, visit
 from tests.wire.certificate import write_certificate
 

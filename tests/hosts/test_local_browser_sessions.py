@@ -8,10 +8,12 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from perdure.core.error import ConfigError, ToolError
-from perdure.core.url_target import UrlTarget
-from perdure.hosts import EgressPolicy, LocalBrowser, local_browser
-from perdure.net.error import EgressDenied
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._core.values.error import ConfigError, ToolError
+from perdure._io.egress.policy import EgressPolicy
+from perdure._io.http.transport import EgressDenied
+from perdure._tools.browser import local
+from perdure._tools.browser.local import LocalBrowser
 
 pytestmark = pytest.mark.packages("playwright")
 
@@ -83,8 +85,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a file that stands for Chromium, which is never run."""
     monkeypatch.setattr(FakeChromium, "started", [])
     monkeypatch.setattr(FakeChromium, "problem", None)
-    monkeypatch.setattr(local_browser, "ChromiumProcess", FakeChromium)
-    monkeypatch.setattr(local_browser, "BrowserSessionPages", FakePages)
+    monkeypatch.setattr(local, "ChromiumProcess", FakeChromium)
+    monkeypatch.setattr(local, "BrowserSessionPages", FakePages)
     program = tmp_path / "chromium"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.files.confined_folder import FileRefused
-from perdure.hosts import LocalFiles
+from perdure._io.files.confined_folder import FileRefused
+from perdure._tools.files.local import LocalFiles
 
 
 def test_a_folder_is_read_listed_and_written(tmp_path):

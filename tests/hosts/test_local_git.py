@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, command, deny
-from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import LocalFiles, LocalGit, git_sandbox
-from perdure.testing import ScriptedModel
-from perdure.toolkits.git_tools import git_commit_tool, git_read_tools
+from perdure._core.values.error import ConfigError, ToolError
+from perdure._testing.model import ScriptedModel
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.git import sandbox
+from perdure._tools.git.local import LocalGit
+from perdure._tools.git.tools import git_commit_tool, git_read_tools
 
 
 def git(folder, *words, **options):
@@ -318,7 +320,7 @@ def test_git_inside_the_folder_is_not_run(tmp_path, monkeypatch):
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert LocalGit(LocalFiles(tmp_path))._program != str(tmp_path / "git")
-    monkeypatch.setattr(git_sandbox, "find_system_program", lambda _: None)
+    monkeypatch.setattr(sandbox, "find_system_program", lambda _: None)
     with pytest.raises(ConfigError, match="install git"):
         LocalGit(LocalFiles(tmp_path))
     with pytest.raises(ConfigError, match="give LocalFiles"):

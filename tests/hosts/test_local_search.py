@@ -11,12 +11,14 @@ from random import Random
 import pytest
 
 from perdure import Agent, Permissions, allow, deny
-from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import LocalFiles, LocalSearch, local_search, python_grep, ripgrep
-from perdure.testing import ScriptedModel
-from perdure.toolkits.file_search_backend import GlobQuery, SearchQuery
-from perdure.toolkits.portable_regex import PortableRegex
-from perdure.toolkits.search_tools import glob_tool, grep_tool
+from perdure._core.values.error import ConfigError, ToolError
+from perdure._testing.model import ScriptedModel
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.search import local, ripgrep
+from perdure._tools.search.backend import GlobQuery, SearchQuery
+from perdure._tools.search.local import LocalSearch
+from perdure._tools.search.patterns import PortableRegex
+from perdure._tools.search.tools import glob_tool, grep_tool
 from tests.seeds import chance
 
 TREE: dict[str, str | bytes] = {
@@ -205,7 +207,7 @@ async def test_a_file_of_some_megabytes_is_searched(searched, tmp_path):
 
 
 async def test_a_file_that_is_too_large_is_named(searched, tmp_path, monkeypatch):
-    for module in (python_grep, ripgrep):
+    for module in (local, ripgrep):
         monkeypatch.setattr(module, "MOST_FILE_BYTES", 1_000)
     named = "[not shown: src/large.txt: it has 10,000 bytes, and the limit is 1,000]"
     for arguments in ({"path": "src/large.txt"}, {"glob": "large.*"}, {"glob": "large.*", "output": "counts"}):
@@ -232,7 +234,7 @@ async def test_what_cannot_be_read_is_named(searched, tmp_path):
 
 
 def test_ripgrep_is_not_used_where_it_cannot_be_given_open_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(local_search, "DESCRIPTORS", str(tmp_path / "none"))
+    monkeypatch.setattr(local, "DESCRIPTORS", str(tmp_path / "none"))
     (tmp_path / "a.txt").write_text("boat\n")
     files = LocalFiles(tmp_path)
     search = LocalSearch(files)
@@ -346,11 +348,11 @@ def test_ripgrep_and_python_find_the_same_lines_and_files(tmp_path):
 
 
 def test_the_program_that_searches_lines_imports_nothing_of_the_package():
-    from perdure.hosts import line_search_program
+    from perdure._tools.search import line_search
 
     code = "import sys, runpy; runpy.run_path(sys.argv[1]); print([m for m in sys.modules if 'perdure' in m])"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", code, line_search_program.__file__], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", code, line_search.__file__], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]", done.stderr
 
@@ -358,8 +360,8 @@ def test_the_program_that_searches_lines_imports_nothing_of_the_package():
 def test_a_search_program_that_ends_at_once_leaves_nothing_open(tmp_path, monkeypatch):
     program = tmp_path / "ends.py"
     program.write_text("")
-    monkeypatch.setattr(python_grep, "_PROGRAM", str(program))
-    search = python_grep._LineSearch(SearchQuery("boat"), 30.0)
+    monkeypatch.setattr(local, "_PROGRAM", str(program))
+    search = local._LineSearch(SearchQuery("boat"), 30.0)
     search._process.wait()
     with pytest.raises(ToolError, match="the search failed"), search:
         pass

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import local_shell, running_command
-from perdure.hosts.local_shell import CommandLimits, LocalShell
-from perdure.hosts.process_tree import list_descendants
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._core.values.error import ConfigError, ToolError
+from perdure._io.processes.tree import list_descendants
+from perdure._tools.shell import command, local
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import CommandLimits, LocalShell
 
 CONFINED = pytest.param("require", marks=pytest.mark.needs("bubblewrap"))
 
@@ -80,7 +80,7 @@ async def test_a_command_is_ended_at_its_deadline_with_all_that_it_started(shell
 
 
 async def test_what_ignores_the_first_signal_is_killed(shell, monkeypatch):
-    monkeypatch.setattr(running_command, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(command, "GRACE_SECONDS", 0.1)
     marker = f"32{os.getpid()}"
     begun = time.monotonic()
     result = await run(
@@ -231,8 +231,8 @@ async def test_an_unknown_job_is_an_error_that_names_the_known_ones(shell):
 
 
 async def test_there_are_only_so_many_background_commands(tmp_path, monkeypatch):
-    monkeypatch.setattr("perdure.hosts.local_shell.MOST_JOBS", 1)
-    monkeypatch.setattr("perdure.hosts.local_shell._KEPT_JOBS", 1)
+    monkeypatch.setattr("perdure._tools.shell.local.MOST_JOBS", 1)
+    monkeypatch.setattr("perdure._tools.shell.local._KEPT_JOBS", 1)
     async with LocalShell(tmp_path, sandbox="off") as shell:
         job = await shell.start(ShellCommand(line="sleep 60"))
         with pytest.raises(ToolError, match="stop one first"):
@@ -248,8 +248,8 @@ async def test_there_are_only_so_many_background_commands(tmp_path, monkeypatch)
 
 HOST = """
 import asyncio, os, sys
-from perdure.hosts.local_shell import LocalShell
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.backend import ShellCommand
 async def main():
     shell = LocalShell(sys.argv[1], sandbox=sys.argv[2])
     sleep = f"sleep {sys.argv[3]}"
@@ -282,8 +282,8 @@ async def test_a_host_that_is_killed_leaves_no_process_after_two_seconds(tmp_pat
 
 DYING_HOST = """
 import asyncio, os, signal, sys, threading
-from perdure.hosts.local_shell import LocalShell
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.backend import ShellCommand
 async def main():
     shell = LocalShell(sys.argv[1], sandbox=sys.argv[2])
     delay = float(sys.argv[4])
@@ -309,8 +309,8 @@ async def test_a_host_that_dies_while_a_command_starts_leaves_no_process(tmp_pat
 
 LEAVING_HOST = """
 import asyncio, sys
-from perdure.hosts.local_shell import LocalShell
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.backend import ShellCommand
 async def main():
     shell = LocalShell(sys.argv[1], sandbox=sys.argv[2])
     sleep = f"sleep {sys.argv[3]}"
@@ -375,7 +375,7 @@ def test_a_limit_is_a_whole_number_above_zero():
 
 
 def test_a_machine_without_bubblewrap_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("perdure.hosts.local_shell.find_bubblewrap", lambda: ((), "bubblewrap is not installed"))
+    monkeypatch.setattr("perdure._tools.shell.local.find_bubblewrap", lambda: ((), "bubblewrap is not installed"))
     assert LocalShell(tmp_path).confinement.reason == "bubblewrap is not installed"
     with pytest.raises(ConfigError, match="not installed"):
         LocalShell(tmp_path, sandbox="require")
@@ -412,15 +412,15 @@ async def until(condition):
 
 def test_a_command_is_limited_by_prlimit_or_else_by_a_shell(monkeypatch):
     limits = CommandLimits(cpu_seconds=1, memory_bytes=2, file_bytes=3, open_files=4, processes=5)
-    monkeypatch.setattr(local_shell, "find_system_program", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(local, "find_system_program", lambda name: f"/usr/bin/{name}")
     words = ["/usr/bin/prlimit", "--cpu=1", "--data=2", "--fsize=3", "--nofile=4", "--core=0"]
-    assert local_shell._limit_prefix(limits, is_confined=True) == [*words, "--nproc=5", "--"]
-    assert local_shell._limit_prefix(limits, is_confined=False) == [*words, "--"]
-    monkeypatch.setattr(local_shell, "find_system_program", lambda _: None)
+    assert local._limit_prefix(limits, is_confined=True) == [*words, "--nproc=5", "--"]
+    assert local._limit_prefix(limits, is_confined=False) == [*words, "--"]
+    monkeypatch.setattr(local, "find_system_program", lambda _: None)
     script = 'ulimit -t 1; ulimit -n 4; ulimit -c 0; exec "$@"'
-    assert local_shell._limit_prefix(limits, is_confined=True) == ["/bin/sh", "-c", script, "sh"]
+    assert local._limit_prefix(limits, is_confined=True) == ["/bin/sh", "-c", script, "sh"]
     line = ShellCommand(line="ls *")
-    assert local_shell._build_argv(line) == ("/bin/bash", "--noprofile", "--norc", "-c", "ls *")
+    assert local._build_argv(line) == ("/bin/bash", "--noprofile", "--norc", "-c", "ls *")
 
 
 def test_a_system_without_the_shell_of_unix_is_told_what_to_do(tmp_path, monkeypatch):

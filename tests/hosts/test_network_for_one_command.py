@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from perdure import Agent, Permissions, allow, command
-from perdure.hosts import LocalShell
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.shell import shell_tools
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.tools import shell_tools
 
 pytestmark = pytest.mark.needs("bubblewrap")
 

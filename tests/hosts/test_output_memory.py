@@ -7,8 +7,8 @@ import pytest
 
 HOST = """
 import asyncio, resource, sys
-from perdure.hosts.local_shell import CommandLimits, LocalShell
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.shell.local import CommandLimits, LocalShell
+from perdure._tools.shell.backend import ShellCommand
 
 def measure():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -5,10 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.hosts.page_element import KnownElement
-from perdure.hosts.page_snapshot import read_frame
-from perdure.hosts.page_world import ScriptFailed
-from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame
+from perdure._tools.browser.backend import BrowserElement, BrowserFrame
+from perdure._tools.browser.page import KnownElement, ScriptFailed, read_frame
 
 pytestmark = pytest.mark.packages("playwright")
 URL = "https://example.org/"

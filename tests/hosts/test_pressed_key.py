@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.hosts.pressed_key import parse_key
+from perdure._core.values.error import ToolError
+from perdure._tools.browser.page import parse_key
 
 
 @pytest.mark.parametrize(

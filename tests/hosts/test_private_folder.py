@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from perdure.hosts.local_shell import LocalShell
-from perdure.hosts.private_folder import PrivateFolder, remove_stale_folders
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._io.processes.private_folder import PrivateFolder, remove_stale_folders
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 
 PREFIX = "perdure-test-"
 MAKE = f"""
 import sys
-from perdure.hosts.private_folder import PrivateFolder
+from perdure._io.processes.private_folder import PrivateFolder
 folder = PrivateFolder({PREFIX!r})
 print(folder.path, flush=True)
 sys.stdin.read()
@@ -124,8 +124,8 @@ async def test_spool_folders_of_a_killed_program_are_gone_when_the_next_runs_a_c
 ) -> None:
     program = f"""
 import asyncio, os, signal
-from perdure.hosts.local_shell import LocalShell
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.backend import ShellCommand
 
 async def main():
     shell = LocalShell({str(place / "work")!r}, sandbox={sandbox!r})

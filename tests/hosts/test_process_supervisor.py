@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from perdure.hosts import process_supervisor
+from perdure._io.processes import supervisor
 
 STANDARD_SIGNALS = 2**31 - 1
 """The mask of the signals 1 to 31. The C library keeps the two after them for itself."""
@@ -37,13 +37,13 @@ def test_an_ended_child_has_the_exit_code_that_a_shell_would_give(monkeypatch, s
         return 7, status
 
     monkeypatch.setattr(os, "waitpid", wait)
-    assert process_supervisor.reap_one() == (7, code)
+    assert supervisor.reap_one() == (7, code)
     assert asked == [(-1, os.WNOHANG)]
 
 
 def test_without_an_ended_child_there_is_none(monkeypatch):
     monkeypatch.setattr(os, "waitpid", lambda *_: (0, 0))
-    assert process_supervisor.reap_one() is None
+    assert supervisor.reap_one() is None
 
 
 def test_without_any_child_there_is_none(monkeypatch):
@@ -51,7 +51,7 @@ def test_without_any_child_there_is_none(monkeypatch):
         raise ChildProcessError
 
     monkeypatch.setattr(os, "waitpid", wait)
-    assert process_supervisor.reap_one() is None
+    assert supervisor.reap_one() is None
 
 
 class Supervised(NamedTuple):
@@ -77,7 +77,7 @@ def start() -> Iterator[Callable[..., Supervised]]:
             file.seek(0)
             fds = (read, file.fileno())
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", process_supervisor.__file__, *map(str, fds), *command],
+                [sys.executable, "-I", "-S", supervisor.__file__, *map(str, fds), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -172,9 +172,9 @@ def test_a_command_ends_with_a_supervisor_that_is_killed(start):
 def test_a_command_has_less_time_to_end_when_its_host_is_gone():
     read, write = os.pipe()
     os.write(write, b".")
-    assert process_supervisor.choose_grace_seconds(read) == 2.0
+    assert supervisor.choose_grace_seconds(read) == 2.0
     os.close(write)
-    assert process_supervisor.choose_grace_seconds(read) == 1.0
+    assert supervisor.choose_grace_seconds(read) == 1.0
     os.close(read)
 
 
@@ -196,25 +196,25 @@ def test_descendants_are_killed_once_the_time_to_end_is_over(monkeypatch, grace,
         assert group == 7
         seen.append(number)
 
-    monkeypatch.setattr(process_supervisor, "signal_descendants", note_signal)
-    monkeypatch.setattr(process_supervisor, "has_children", lambda: next(children))
+    monkeypatch.setattr(supervisor, "signal_descendants", note_signal)
+    monkeypatch.setattr(supervisor, "has_children", lambda: next(children))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(time, "sleep", seen.append)
-    process_supervisor.end_descendants(7, grace)
+    supervisor.end_descendants(7, grace)
     assert seen == done
 
 
 def test_all_ended_children_are_reaped_before_it_is_asked_for_others(monkeypatch):
     ended = [(7, 0), (8, 0), (0, 0)]
     monkeypatch.setattr(os, "waitpid", lambda *_: ended.pop(0))
-    assert process_supervisor.has_children() is True
+    assert supervisor.has_children() is True
     assert ended == []
 
     def has_none(*_: int) -> None:
         raise ChildProcessError
 
     monkeypatch.setattr(os, "waitpid", has_none)
-    assert process_supervisor.has_children() is False
+    assert supervisor.has_children() is False
 
 
 def test_an_ended_child_that_is_not_the_command_is_reaped_and_the_wait_goes_on(monkeypatch):
@@ -222,10 +222,10 @@ def test_an_ended_child_that_is_not_the_command_is_reaped_and_the_wait_goes_on(m
     wake, wake_end = os.pipe()
     os.write(wake_end, b"..")
     ended = [(8, 1), (7, 3)]
-    monkeypatch.setattr(process_supervisor, "reap_one", lambda: ended.pop(0) if ended else None)
-    assert process_supervisor.wait_for_end(7, control, wake) == 3
+    monkeypatch.setattr(supervisor, "reap_one", lambda: ended.pop(0) if ended else None)
+    assert supervisor.wait_for_end(7, control, wake) == 3
     os.write(control_end, b".")
-    assert process_supervisor.wait_for_end(7, control, wake) is None
+    assert supervisor.wait_for_end(7, control, wake) is None
     for each in (control, control_end, wake, wake_end):
         os.close(each)
 
@@ -238,5 +238,5 @@ def test_where_processes_cannot_be_listed_the_group_of_the_command_gets_the_sign
 
     monkeypatch.setattr(os, "listdir", list_nothing)
     monkeypatch.setattr(os, "killpg", lambda group, number: sent.append((group, number)))
-    process_supervisor.signal_descendants(7, signal.SIGTERM)
+    supervisor.signal_descendants(7, signal.SIGTERM)
     assert sent == [(7, signal.SIGTERM)]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from perdure.hosts.process_tree import list_descendants, signal_processes
+from perdure._io.processes.tree import list_descendants, signal_processes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

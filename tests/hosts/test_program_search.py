@@ -2,10 +2,13 @@
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.hosts import LocalFiles, LocalGit, LocalSearch, bubblewrap
-from perdure.hosts.chromium_command import find_chromium
-from perdure.hosts.program_search import find_program_outside
+from perdure._core.values.error import ConfigError
+from perdure._io.processes.program import find_program_outside
+from perdure._tools.browser.chromium import find_chromium
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.git.local import LocalGit
+from perdure._tools.sandbox import bubblewrap
+from perdure._tools.search.local import LocalSearch
 
 
 @pytest.fixture

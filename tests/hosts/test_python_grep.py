@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.files.jail import Jail
-from perdure.hosts import python_grep
-from perdure.hosts.python_grep import search_with_python
-from perdure.toolkits.file_search_backend import SearchMatch, SearchQuery
+from perdure._core.values.error import ToolError
+from perdure._io.files.jail import Jail
+from perdure._tools.search import local
+from perdure._tools.search.backend import SearchMatch, SearchQuery
+from perdure._tools.search.local import search_with_python
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def test_lines_are_found_in_the_order_of_the_files_and_what_cannot_be_read_is_na
     ],
 )
 def test_files_are_searched_in_batches_of_so_many_files_or_bytes(jail, monkeypatch, most_files, most_bytes, sizes):
-    monkeypatch.setattr(python_grep, "_BATCH_FILES", most_files)
-    monkeypatch.setattr(python_grep, "_BATCH_BYTES", most_bytes)
-    batches = list(python_grep._read_batches(jail, NAMES))
+    monkeypatch.setattr(local, "_BATCH_FILES", most_files)
+    monkeypatch.setattr(local, "_BATCH_BYTES", most_bytes)
+    batches = list(local._read_batches(jail, NAMES))
     assert [len(each) for each in batches] == sizes
     assert [path for each in batches for path, _ in each] == NAMES
 
@@ -86,7 +86,7 @@ def test_a_pattern_that_python_does_not_know_is_told(jail):
 
 
 def test_the_process_of_a_search_is_in_a_session_of_its_own_and_ends_with_it(jail):
-    search = python_grep._LineSearch(SearchQuery("boat"), 30)
+    search = local._LineSearch(SearchQuery("boat"), 30)
     assert search._timer.daemon
     with search:
         pid = search._process.pid

@@ -7,11 +7,11 @@ import subprocess
 import pytest
 
 from perdure import Agent, Permissions, allow, later
-from perdure.hosts.bubblewrap import find_hidden_secrets
-from perdure.hosts.local_shell import LocalShell, reading_environment
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.shell import exec_tool, shell_tools
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.sandbox.bubblewrap import find_hidden_secrets
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell, reading_environment
+from perdure._tools.shell.tools import exec_tool, shell_tools
 
 needs_sandbox = pytest.mark.needs("bubblewrap")
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts import LocalShell, bubblewrap
-from perdure.hosts.remembered_secrets import add_remembered_secrets
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.sandbox import bubblewrap
+from perdure._tools.sandbox.covers import add_remembered_secrets
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 
 WAYS = {
     "crowd": ("for each in $(seq 30); do : > !$each; done", "cat .env conf/.env secrets/x"),

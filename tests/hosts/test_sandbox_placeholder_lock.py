@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts import sandbox_placeholder_lock
-from perdure.hosts.bubblewrap import list_placeholder_paths
-from perdure.hosts.sandbox_placeholder_lock import guard_placeholders, remove_leftover_placeholders
+from perdure._tools.sandbox.bubblewrap import list_placeholder_paths
+from perdure._tools.shell import placeholders
+from perdure._tools.shell.placeholders import guard_placeholders, remove_leftover_placeholders
 
 
 def leave_placeholder(root: Path) -> Path:
@@ -23,14 +23,14 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep the locks in a folder of the test's own."""
     folder = tmp_path / "locks"
     folder.mkdir()
-    monkeypatch.setattr(sandbox_placeholder_lock, "make_user_temp_folder", lambda: str(folder))
+    monkeypatch.setattr(placeholders, "make_user_temp_folder", lambda: str(folder))
     return folder
 
 
 @pytest.fixture
 def other_process(tmp_path: Path) -> int:
     """Return the lock file of the folder, opened once more, as another process would."""
-    return sandbox_placeholder_lock._open_lock(str(tmp_path))
+    return placeholders._open_lock(str(tmp_path))
 
 
 def test_the_last_command_in_a_folder_removes_its_placeholders(tmp_path):

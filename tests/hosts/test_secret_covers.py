@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from perdure.hosts.local_shell import LocalShell
-from perdure.hosts.secret_covers import GitIndex
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.sandbox.covers import GitIndex
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 
 pytestmark = pytest.mark.needs("bubblewrap")
 IDENTITY = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

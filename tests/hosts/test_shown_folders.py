@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts import bubblewrap, shown_folders
-from perdure.hosts.local_shell import LocalShell
-from perdure.hosts.shown_folders import find_repository_folders, list_hidden_folders, list_shown_folders
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.sandbox import bubblewrap, shown_folders
+from perdure._tools.sandbox.shown_folders import find_repository_folders, list_hidden_folders, list_shown_folders
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 
 NAMES = """
 .ssh/id_ed25519 .ssh/config .ssh/known_hosts .gnupg/private-keys-v1.d/key .aws/credentials .aws/config

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.hosts import stdio_server_process
-from perdure.hosts.stdio_server_process import StdioServerProcess
+from perdure._core.values.error import ConfigError
+from perdure._io.processes import stdio_server
+from perdure._io.processes.stdio_server import StdioServerProcess
 from tests.doubles import until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs supervised programs")
@@ -68,7 +68,7 @@ async def test_a_line_that_is_too_long_is_an_error(start):
 
 
 async def test_the_end_of_what_a_program_writes_as_errors_is_kept(start, monkeypatch):
-    monkeypatch.setattr(stdio_server_process, "MOST_ERROR_BYTES", 20)
+    monkeypatch.setattr(stdio_server, "MOST_ERROR_BYTES", 20)
     process = await start("echo 'first line of errors' >&2; echo ' the last line ' >&2; echo done; cat >/dev/null")
     assert await process.read_line() == b"done\n"
     await until(lambda: "the last line" in process.error_text)
@@ -83,7 +83,7 @@ async def test_a_program_that_ends_with_its_input_is_not_sent_a_signal(start, tm
 
 
 async def test_a_program_that_goes_on_is_ended_with_all_that_it_started(start, monkeypatch):
-    monkeypatch.setattr(stdio_server_process, "EXIT_SECONDS", 0.01)
+    monkeypatch.setattr(stdio_server, "EXIT_SECONDS", 0.01)
     process = await start("setsid sleep 60 & echo $!; exec sleep 60")
     async with asyncio.timeout(20):
         child = int(await process.read_line())
@@ -112,7 +112,7 @@ async def test_a_close_that_is_cancelled_ends_the_program_nevertheless(start, tm
 
 async def test_a_start_that_is_cancelled_leaves_no_program(monkeypatch):
     started: list[StdioServerProcess] = []
-    begin = stdio_server_process._start
+    begin = stdio_server._start
 
     async def note_start(*args: Any) -> StdioServerProcess:
         starting.cancel()
@@ -120,7 +120,7 @@ async def test_a_start_that_is_cancelled_leaves_no_program(monkeypatch):
         started.append(process)
         return process
 
-    monkeypatch.setattr(stdio_server_process, "_start", note_start)
+    monkeypatch.setattr(stdio_server, "_start", note_start)
     starting = asyncio.ensure_future(
         StdioServerProcess.start(["/bin/sh", "-c", "cat"], folder="", env={}, max_line_bytes=100)
     )

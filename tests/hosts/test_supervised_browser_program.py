@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts import process_supervisor, supervised_browser_program
-from perdure.hosts.supervised_browser_program import load_supervisor
+from perdure._io.processes import supervisor as process_supervisor
+from perdure._tools.browser import supervised
+from perdure._tools.browser.supervised import load_supervisor
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 
@@ -29,7 +30,7 @@ def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start_program(script: str, **variables: str) -> subprocess.Popen[bytes]:
-        program = [sys.executable, "-I", "-S", supervised_browser_program.__file__]
+        program = [sys.executable, "-I", "-S", supervised.__file__]
         process = subprocess.Popen(
             [*program, str(folder / "control"), str(folder), "/bin/sh", "-c", script],
             env={**variables, "PATH": "/usr/bin:/bin"},

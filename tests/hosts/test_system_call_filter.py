@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts import bubblewrap, system_call_filter
-from perdure.hosts.local_shell import LocalShell
-from perdure.hosts.process_tree import list_descendants
-from perdure.hosts.system_call_filter import MACHINES, MISSING_CALLS, REFUSED_CALLS, build_system_call_filter
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._io.processes.tree import list_descendants
+from perdure._tools.sandbox import bubblewrap, seccomp
+from perdure._tools.sandbox.seccomp import MACHINES, MISSING_CALLS, REFUSED_CALLS, build_system_call_filter
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 from tests.doubles import until
 
 ALLOW, KILL, ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
@@ -314,7 +314,7 @@ def test_a_processor_without_a_filter_has_a_sandbox_without_it(monkeypatch):
 
 
 def test_the_file_of_the_filter_is_closed_when_the_command_has_started():
-    if not system_call_filter.has_system_call_filter():
+    if not seccomp.has_system_call_filter():
         pytest.skip("there is no filter for this processor")
     with bubblewrap.filter_system_calls(["bwrap", "--x"]) as (words, descriptors):
         assert words == ["bwrap", "--seccomp", str(descriptors[0]), "--x"]

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from perdure import ConfigError, ToolError
-from perdure.hosts import BraveSearch, LocalWeb, SearxngSearch, WikipediaSearch
-from perdure.net.egress_policy import EgressPolicy
-from perdure.net.error import EgressDenied, NetError
-from perdure.toolkits.web_backend import WebSearchQuery, WebSearchResult
+from perdure._io.egress.policy import EgressPolicy
+from perdure._io.http.transport import EgressDenied, NetError
+from perdure._tools.web.backend import WebSearchQuery, WebSearchResult
+from perdure._tools.web.local import BraveSearch, LocalWeb, SearxngSearch, WikipediaSearch
 from tests.wire.server import Playback, Reply, json_reply
 
 HERE = EgressPolicy(private_networks=["127.0.0.1"], ports=None)
@@ -224,7 +224,7 @@ async def test_a_backend_that_is_closed_closes_its_connections(make, monkeypatch
     async def close(client: object) -> None:
         closed.append(client)
 
-    monkeypatch.setattr("perdure.net.egress_client.EgressClient.aclose", close)
+    monkeypatch.setattr("perdure._io.egress.client.EgressClient.aclose", close)
     await make(SimpleNamespace(base_url="http://127.0.0.1:1")).close()
     assert len(closed) == 1
 
@@ -235,7 +235,7 @@ async def test_a_fetcher_that_is_closed_closes_its_connections(monkeypatch):
     async def close(client: object) -> None:
         closed.append(client)
 
-    monkeypatch.setattr("perdure.net.egress_client.EgressClient.aclose", close)
+    monkeypatch.setattr("perdure._io.egress.client.EgressClient.aclose", close)
     async with LocalWeb(HERE):
         assert closed == []
     assert len(closed) == 1

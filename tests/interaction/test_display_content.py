@@ -5,8 +5,7 @@ import base64
 import pytest
 
 from perdure import ConfigError
-from perdure.interaction import Markdown, Picture, PlainText, Progress, Table
-from perdure.interaction.display_content import LARGEST_PICTURE
+from perdure._people.kinds import LARGEST_PICTURE, Markdown, Picture, PlainText, Progress, Table
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, Grants, Permissions, StoreError
-from perdure.core.permissions import Grant, PermissionRequest
-from perdure.interaction import GrantFile
+from perdure._core.permission.grants import Grant
+from perdure._core.permission.request import PermissionRequest
+from perdure._people.grants import GrantFile
 
 FOR_EVER = Grant("forever", True, "shell", "run", "ls", "", "because")
 HERE = Grant("session", True, "shell", "run", "", "s1")
@@ -17,8 +18,8 @@ REQUEST = PermissionRequest("c", "shell", "run", "ls", {}, "hash", required=True
 
 WRITER = """
 import sys
-from perdure.core.permissions import Grant
-from perdure.interaction import GrantFile
+from perdure._core.permission.grants import Grant
+from perdure._people.grants import GrantFile
 path, name, count = sys.argv[1:]
 grants = GrantFile(path)
 for number in range(int(count)):

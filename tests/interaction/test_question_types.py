@@ -8,9 +8,9 @@ import pydantic
 import pytest
 
 from perdure import ConfigError, ToolError
-from perdure.core.schema import check_value
-from perdure.core.validation_problems import Invalid
-from perdure.interaction import Choice, Confirm, CustomSlot, Form, MultiSelect, Option
+from perdure._core.schema.parameters import check_value
+from perdure._core.schema.problems import Invalid
+from perdure._people.kinds import Choice, Confirm, CustomSlot, Form, MultiSelect, Option
 
 
 @dataclasses.dataclass

@@ -2,21 +2,14 @@
 
 import pytest
 
-from perdure.core.event import (
-    QuestionAnswered,
-    QuestionAsked,
-    RunStarted,
-    RunWaiting,
-    SlotClosed,
-    SlotOpened,
-    SlotUpdated,
-)
-from perdure.core.fold import fold_events
-from perdure.core.run_mailbox import build_host_event_post, build_slot_closing_post
-from perdure.core.schema import check_value
-from perdure.core.store import Post
-from perdure.core.validation_problems import Invalid
-from perdure.interaction.slot_view import VERDICT_SCHEMA, SlotView, build_slot_views, slot_view_of_question
+from perdure._core.log.fold import fold_events
+from perdure._core.log.store import Post
+from perdure._core.people.mailbox import build_host_event_post, build_slot_closing_post
+from perdure._core.schema.parameters import check_value
+from perdure._core.schema.problems import Invalid
+from perdure._core.values.event import RunStarted, RunWaiting
+from perdure._core.values.event_class import QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened, SlotUpdated
+from perdure._people.view import VERDICT_SCHEMA, SlotView, build_slot_views, slot_view_of_question
 
 SHOWN = SlotOpened("slot", "text", {"text": "x"}, "call")
 ASKED = QuestionAsked("ask", "slot", "Who?", ({"call_id": "call", "tool": "t"},), 10.0, "line", {"question": "Who?"})

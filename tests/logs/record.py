@@ -21,25 +21,18 @@ from unittest import mock
 import msgspec
 
 from perdure import Agent, Permissions, allow, deny, tool
-from perdure.core import clock_and_ids
-from perdure.core.event import (
-    EVENTS,
-    Entry,
-    Event,
-    MessageAdded,
-    ModelRequested,
-    RunStarted,
-    ToolStarted,
-    Unknown,
-)
-from perdure.core.log_codec import encode_entry
-from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, user
-from perdure.core.store import Store
-from perdure.stores import lease_holder_process as holder
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import FakeClock, ScriptedModel, call, calls
+from perdure._core.log.codec import encode_entry
+from perdure._core.log.store import Store
+from perdure._core.values import clock
+from perdure._core.values.event import EVENTS, Entry, MessageAdded, ModelRequested, RunStarted, ToolStarted, Unknown
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Message, Text, ToolCall, ToolResult, Usage, user
+from perdure._stores import lease_holder as holder
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls
 
 TALK, CUT_OFF, EVERY_KIND = "talk", "cut-off", "every-kind"
 SESSIONS = (TALK, CUT_OFF, EVERY_KIND)
@@ -170,7 +163,7 @@ def always_the_same() -> Iterator[None]:
     chance = SimpleNamespace(urandom=random.Random(1).randbytes)
     names = SimpleNamespace(gethostname=lambda: "museum")
     with (
-        mock.patch.multiple(clock_and_ids, time=time, os=chance),
+        mock.patch.multiple(clock, time=time, os=chance),
         mock.patch.multiple(holder, socket=names, _process_identity=lambda _: ("", "")),
     ):
         yield

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp_extension import McpServers
+from perdure._mcp.servers import McpServers
+from perdure._mcp.settings import McpServer
 
 TOOLS = [{"name": "act", "description": "Have an effect.", "inputSchema": {"type": "object"}}]
 

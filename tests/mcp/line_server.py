@@ -4,8 +4,8 @@ import asyncio
 import json
 from typing import Any
 
-from perdure.mcp.client import McpClient, StartAndLoginCallbacks
-from perdure.mcp.server_settings import McpServer
+from perdure._mcp.client.client import McpClient, StartAndLoginCallbacks
+from perdure._mcp.settings import McpServer
 
 CAPABILITIES: Any = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
 

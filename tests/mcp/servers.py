@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp_extension import McpServers
+from perdure._mcp.servers import McpServers
+from perdure._mcp.settings import McpServer
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError, EffectNotStarted
-from perdure.mcp import client as client_module
-from perdure.mcp import connection, stdio_streams
-from perdure.mcp.client import (
+from perdure._core.values.error import ConfigError, EffectNotStarted
+from perdure._mcp.client import client as client_module
+from perdure._mcp.client import connection, transports
+from perdure._mcp.client.client import (
     MOST_STARTS,
     CallDeadline,
     CallTimedOut,
@@ -21,10 +21,10 @@ from perdure.mcp.client import (
     StartAndLoginCallbacks,
     UnusableAnswer,
 )
-from perdure.mcp.listed_tool import CheckedToolList
-from perdure.mcp.request_delivery import RequestDelivery
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp_extension import start_process
+from perdure._mcp.client.delivery import RequestDelivery
+from perdure._mcp.client.listing import CheckedToolList
+from perdure._mcp.servers import start_process
+from perdure._mcp.settings import McpServer
 from tests.mcp.line_server import Died, LineServer
 from tests.mcp.servers import connect, is_alive, read_lines, scripted, wait_until
 
@@ -141,7 +141,7 @@ async def test_what_is_no_answer_is_passed_over(behaviour):
 async def test_lines_that_are_no_messages_are_told_once_and_end_the_connection_when_they_are_too_many(
     monkeypatch, caplog
 ):
-    monkeypatch.setattr(stdio_streams, "MAX_GARBAGE_LINES", 3)
+    monkeypatch.setattr(transports, "MAX_GARBAGE_LINES", 3)
     async with connect("garbage") as servers:  # which writes three such lines with each call
         client = servers.pool.get_client("s")
         assert text_of(await client.call_tool("echo", {"text": "a"})) == "echo a"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.mcp import client_pool
-from perdure.mcp.client import StartAndLoginCallbacks
-from perdure.mcp.client_pool import McpClientPool
-from perdure.mcp.server_settings import McpServer
+from perdure._core.values.error import ConfigError
+from perdure._mcp import servers as client_pool
+from perdure._mcp.client.client import StartAndLoginCallbacks
+from perdure._mcp.servers import McpClientPool
+from perdure._mcp.settings import McpServer
 from tests.mcp.line_server import LineServer
 
 pytestmark = pytest.mark.packages("mcp")

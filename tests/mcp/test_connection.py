@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure.mcp.server_output_limits import FloodMeter
-from perdure.mcp.stdio_streams import open_stdio_streams
+from perdure._mcp.client.listing import FloodMeter
+from perdure._mcp.client.transports import open_stdio_streams
 from tests.mcp.line_server import LineServer
 from tests.mcp.servers import wait_until
 
@@ -16,8 +16,8 @@ pytest.importorskip("mcp")
 
 import mcp_types  # noqa: E402 - after the check
 
-from perdure.mcp import connection as connections  # noqa: E402
-from perdure.mcp.connection import (  # noqa: E402
+from perdure._mcp.client import connection as connections  # noqa: E402
+from perdure._mcp.client.connection import (  # noqa: E402
     MAX_QUESTIONS,
     McpConnection,
     McpUnreachable,

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import NotAnswered
-from perdure.mcp.client import CallDeadline
-from perdure.mcp.elicitation import (
+from perdure._core.values.error import NotAnswered
+from perdure._mcp.client.client import CallDeadline
+from perdure._mcp.client.tools import (
     CallElicitationAnswerer,
     ElicitationForm,
     ElicitationLink,
@@ -15,7 +15,7 @@ from perdure.mcp.elicitation import (
     build_elicitation_question,
     is_safe_link,
 )
-from perdure.mcp.server_settings import McpServer
+from perdure._mcp.settings import McpServer
 
 mcp_types = pytest.importorskip("mcp_types")
 pytestmark = pytest.mark.packages("mcp")

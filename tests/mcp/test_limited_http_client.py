@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import EffectNotStarted
-from perdure.mcp.client import FateUnknown, McpError
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp_extension import McpServers
+from perdure._core.values.error import EffectNotStarted
+from perdure._mcp.client.client import FateUnknown, McpError
+from perdure._mcp.servers import McpServers
+from perdure._mcp.settings import McpServer
 
 pytestmark = pytest.mark.packages("mcp")
 pytest.importorskip("mcp")
@@ -18,10 +18,10 @@ pytest.importorskip("mcp")
 import httpx2  # noqa: E402 - after the check
 import mcp_types  # noqa: E402 - after the check
 
-from perdure.mcp import limited_http_client  # noqa: E402
-from perdure.mcp.limited_http_client import DeliveryRecordingTransport, current_record  # noqa: E402
-from perdure.mcp.request_delivery import RequestDelivery  # noqa: E402
-from perdure.mcp.server_output_limits import FloodMeter  # noqa: E402
+from perdure._mcp.client import transports  # noqa: E402
+from perdure._mcp.client.delivery import RequestDelivery  # noqa: E402
+from perdure._mcp.client.listing import FloodMeter  # noqa: E402
+from perdure._mcp.client.transports import DeliveryRecordingTransport, current_record  # noqa: E402
 from tests.mcp.http_server import connect_http, reach, serve_http  # noqa: E402 - after the check
 
 
@@ -326,7 +326,7 @@ async def test_where_answers_arrive_on_another_stream_only_a_failure_is_recorded
 
 @pytest.mark.parametrize(("status", "content"), [(200, REQUEST), (500, {"method": "notifications/x"})])
 async def test_a_body_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch, status: int, content: Any) -> None:
-    monkeypatch.setattr(limited_http_client, "MAX_MESSAGE_BYTES", 4)
+    monkeypatch.setattr(transports, "MAX_MESSAGE_BYTES", 4)
     for pieces, passed in (((b"ab", b"cd"), b"abcd"), ((b"ab", b"cde", b"f"), b"ab")):
         assert await Exchange(answered(status, *pieces)).send(monkeypatch, content) == (status, passed)
     endless = Exchange(answered(200, *[b"data: x\n\n"] * 2, kind=EVENTS))
@@ -335,7 +335,7 @@ async def test_a_body_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch, status:
 
 
 async def test_the_body_of_an_error_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limited_http_client, "_MAX_ERROR_BYTES", 4)
+    monkeypatch.setattr(transports, "_MAX_ERROR_BYTES", 4)
     assert await Exchange(answered(500, b"ab", b"cd")).send(monkeypatch) == (500, b"abcd")
     response = answered(500, b"ab", b"cde")
     assert await Exchange(response).send(monkeypatch) == (500, b"ab")

@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.tool import _check_name
-from perdure.mcp.listed_tool import build_offered_name, check_tool_list, clean_text
-from perdure.mcp.server_output_limits import MAX_DESCRIPTION_BYTES, MAX_TOOLS
+from perdure._core.tools.tool import _check_name
+from perdure._mcp.client.listing import (
+    MAX_DESCRIPTION_BYTES,
+    MAX_TOOLS,
+    build_offered_name,
+    check_tool_list,
+    clean_text,
+)
 
 SCHEMA = {"type": "object", "properties": {}}
 

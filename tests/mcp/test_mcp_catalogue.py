@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, mcp_extension
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp_catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS, CatalogueEntry, McpCatalogue
-from perdure.testing import ScriptedModel, call, calls
+from perdure import Agent, ConfigError
+from perdure._mcp import servers
+from perdure._mcp.catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS, CatalogueEntry, McpCatalogue
+from perdure._mcp.settings import McpServer
+from perdure._testing.model import ScriptedModel, call, calls
 from tests.mcp.http_server import reach, serve_http
 from tests.mcp.line_server import LineServer
 from tests.mcp.servers import is_alive, read_lines, scripted
@@ -327,7 +328,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> LineServer:
     """A server with one tool, in the place of every program."""
     tool = {"name": "echo", "description": "Echo.", "inputSchema": {"type": "object"}}
     server = LineServer({"tools/list": {"tools": [tool]}, "tools/call": {"content": []}})
-    monkeypatch.setattr(mcp_extension, "start_process", server.start)
+    monkeypatch.setattr(servers, "start_process", server.start)
     return server
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from perdure.mcp.listed_tool import check_tool_list
-from perdure.mcp.pin_file import PinFile, build_server_identity
-from perdure.mcp.server_settings import McpServer
+from perdure._mcp.client.listing import check_tool_list
+from perdure._mcp.pins import PinFile, build_server_identity
+from perdure._mcp.settings import McpServer
 
 SERVER = McpServer(name="s", command=sys.executable, args=("-c", "pass"))
 TOOL = {

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import EffectNotStarted
-from perdure.hosts.process_tree import list_descendants
-from perdure.mcp.client import FateUnknown
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp_extension import McpServers
+from perdure._core.values.error import EffectNotStarted
+from perdure._io.processes.tree import list_descendants
+from perdure._mcp.client.client import FateUnknown
+from perdure._mcp.servers import McpServers
+from perdure._mcp.settings import McpServer
 from scripts.mcp_servers import node_program, python_program
 from tests.mcp.servers import wait_until
 

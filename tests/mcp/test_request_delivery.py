@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.mcp.request_delivery import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT, RequestDelivery
+from perdure._mcp.client.delivery import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT, RequestDelivery
 
 JSON = "application/json"
 OWN = -32602

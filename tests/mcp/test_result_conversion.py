@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from perdure.core import schema_checker
-from perdure.core.message import Audio, Document, Image, Text
-from perdure.mcp import result_conversion
-from perdure.mcp.listed_tool import check_tool_list
-from perdure.mcp.result_conversion import convert_resource, convert_tool_result
+from perdure._core.schema import checker
+from perdure._core.values.message import Audio, Document, Image, Text
+from perdure._mcp.client import tools
+from perdure._mcp.client.listing import check_tool_list
+from perdure._mcp.client.tools import convert_resource, convert_tool_result
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -50,7 +50,7 @@ def test_what_is_no_base64_is_left_out_with_a_note(data):
 
 
 def test_media_of_the_limit_is_decoded_and_more_is_left_out(monkeypatch):
-    monkeypatch.setattr(result_conversion, "MAX_MEDIA_BYTES", 6)
+    monkeypatch.setattr(tools, "MAX_MEDIA_BYTES", 6)
     fits, too_large = "A" * 12, "A" * 16
     assert convert(media("image", fits, "image/png")).content == [Image(data=b"\0" * 9, media_type="image/png")]
     (note,) = convert(media("image", too_large, "image/png")).content
@@ -97,7 +97,7 @@ def test_a_resource_in_a_result_is_its_text_or_its_file() -> None:
 
 @pytest.mark.parametrize(("length", "fits"), [(84, True), (88, False)])
 def test_the_limit_of_media_is_that_of_their_bytes(length: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(result_conversion, "MAX_MEDIA_BYTES", 60)
+    monkeypatch.setattr(tools, "MAX_MEDIA_BYTES", 60)
     (part,) = convert(media("audio", "A" * length, "audio/wav")).content
     assert isinstance(part, Audio if fits else Text)
 
@@ -106,7 +106,7 @@ def test_the_schema_of_a_tool_is_compiled_for_its_first_result_and_not_for_each(
     schema = {**SCHEMA, "title": "compiled once"}
     tool = listed(outputSchema=schema)
     assert not convert(structured={"n": 1}, tool=tool).is_error
-    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    monkeypatch.setattr(checker, "_make_validator", pytest.fail)
     assert not convert(structured={"n": 2}, tool=tool).is_error
     assert convert(structured={"n": "x"}, tool=tool).is_error
     listed(outputSchema=dict(schema))
@@ -115,5 +115,5 @@ def test_the_schema_of_a_tool_is_compiled_for_its_first_result_and_not_for_each(
 def test_a_large_schema_of_a_tool_is_compiled_when_it_is_listed(monkeypatch):
     large = {f"large{number}": {"type": "integer"} for number in range(600)}
     tool = listed(outputSchema={"type": "object", "properties": large})
-    monkeypatch.setattr(schema_checker, "_make_validator", pytest.fail)
+    monkeypatch.setattr(checker, "_make_validator", pytest.fail)
     assert convert(structured={"large1": "x"}, tool=tool).is_error

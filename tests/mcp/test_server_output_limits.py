@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perdure.mcp.server_output_limits import MAX_PAGES, FloodMeter, collect_pages
+from perdure._mcp.client.listing import MAX_PAGES, FloodMeter, collect_pages
 
 
 class Server:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.mcp.server_settings import McpServer, hide_secrets
+from perdure._core.values.error import ConfigError
+from perdure._mcp.settings import McpServer, hide_secrets
 
 
 def test_a_server_shows_how_it_is_reached_and_no_secret():

@@ -7,9 +7,9 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from perdure.mcp import stdio_streams
-from perdure.mcp.server_output_limits import FloodMeter
-from perdure.mcp.stdio_streams import LineReadStream, LineWriteStream, open_stdio_streams
+from perdure._mcp.client import transports
+from perdure._mcp.client.listing import FloodMeter
+from perdure._mcp.client.transports import LineReadStream, LineWriteStream, open_stdio_streams
 
 pytestmark = pytest.mark.packages("mcp")
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -103,7 +103,7 @@ async def test_every_line_counts_as_a_message_of_a_flood():
 
 
 async def test_lines_that_are_no_messages_are_passed_over_until_they_are_too_many(monkeypatch, caplog):
-    monkeypatch.setattr(stdio_streams, "MAX_GARBAGE_LINES", 2)
+    monkeypatch.setattr(transports, "MAX_GARBAGE_LINES", 2)
     nested = b"[" * 100_000 + b"\\ud83d\n"
     process = Process(b"garbage\n", LINE, nested, LINE, b"\xff\n", LINE)
     stream, told = read_from(process)

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.core.interrupted_run_repair import READ_IS_REPEATABLE
-from perdure.core.message import Status, Text, ToolResult
-from perdure.core.unsuccessful_results import MAY_HAVE_HAPPENED
-from perdure.mcp.client import CallTimedOut, FateUnknown
-from perdure.mcp.listed_tool import check_tool_list
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp.tool_builder import (
+from perdure._core.log.repair import READ_IS_REPEATABLE
+from perdure._core.tools.results import MAY_HAVE_HAPPENED
+from perdure._core.values.error import ToolError
+from perdure._core.values.message import Status, Text, ToolResult
+from perdure._mcp.client.client import CallTimedOut, FateUnknown
+from perdure._mcp.client.listing import check_tool_list
+from perdure._mcp.client.tools import (
     build_permission_target,
     build_resource_tools,
     build_tool,
     choose_effect,
     is_offered,
 )
+from perdure._mcp.settings import McpServer
 
 
 def listed(**hints):

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from perdure import Agent, allow_all, tool
-from perdure.mcp_server import serve_http
-from perdure.testing import ScriptedModel, call
+from perdure._mcp.server.serving import serve_http
+from perdure._testing.model import ScriptedModel, call
 
 
 def main(folder: Path, token: str) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from perdure.mcp_server import ServedAgent, serve_stdio
+from perdure._mcp.server.agents import ServedAgent
+from perdure._mcp.server.serving import serve_stdio
 from tests.mcp_server.served_tools import TOOLS, Slow, helper
 
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from perdure.mcp_server import bounded_line_reader
-from perdure.mcp_server.bounded_line_reader import BoundedLineReader, reserve_standard_input
+from perdure._mcp.server import stdio
+from perdure._mcp.server.stdio import BoundedLineReader, reserve_standard_input
 from tests.mcp.servers import count_descriptors
 
 
@@ -84,7 +84,7 @@ class CountingFile(io.BytesIO):
 
 
 async def test_no_more_lines_are_read_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_line_reader, "_MAX_WAITING", 3)
+    monkeypatch.setattr(stdio, "_MAX_WAITING", 3)
     file = CountingFile(b"x\n" * 100)
     taken = 0
     async for line in BoundedLineReader(file, 16):

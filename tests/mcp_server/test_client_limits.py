@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure.mcp_server.client_limits import ClientLimits, ClientRequestLimiter, RateLimiter, TooManyCalls
-from perdure.testing import FakeClock
+from perdure._mcp.server.clients import ClientLimits, ClientRequestLimiter, RateLimiter, TooManyCalls
+from perdure._testing.clock import FakeClock
 
 
 async def test_a_rate_allows_as_many_at_once_and_then_as_many_again_within_a_minute():

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Generator
 
-from perdure.mcp_server.client_output import ClientOutput
+from perdure._mcp.server.stdio import ClientOutput
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure import ConfigError
-from perdure.mcp_server.client_tokens import ClientTokens
+from perdure._mcp.server.clients import ClientTokens
 
 ANN, BOB = "a" * 32, "b" * 32
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.mcp_server import ClientLimits, ClientTokens
-from perdure.mcp_server.http_app import McpApp
+from perdure._mcp.server.clients import ClientLimits, ClientTokens
+from perdure._mcp.server.http_app import McpApp
 from tests.mcp_server.served_tools import TOKENS, WAIT_SECONDS
 
 

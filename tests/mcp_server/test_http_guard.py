@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from perdure import ConfigError
-from perdure.mcp_server import ClientLimits, ClientTokens, build_app, http_guard
-from perdure.mcp_server.http_guard import HttpGuard
-from perdure.testing import FakeClock
+from perdure._mcp.server import http_app
+from perdure._mcp.server.clients import ClientLimits, ClientTokens
+from perdure._mcp.server.http_app import HttpGuard
+from perdure._mcp.server.serving import build_app
+from perdure._testing.clock import FakeClock
 from tests.mcp_server.served_tools import ANN, BOB, TOKENS, WAIT_SECONDS, shout
 
 GOOD = {"host": "127.0.0.1:8808", "authorization": f"Bearer {ANN}", "content-type": "application/json"}
@@ -209,7 +211,7 @@ async def test_a_guard_that_is_closed_answers_nothing():
 
 
 async def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(http_guard, "BODY_SECONDS", 0.01)
+    monkeypatch.setattr(http_app, "BODY_SECONDS", 0.01)
 
     async def never():
         await asyncio.Event().wait()
@@ -218,7 +220,7 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch):
 
 
 async def test_a_body_that_drips_is_not_waited_for_longer(monkeypatch):
-    monkeypatch.setattr(http_guard, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(http_app, "BODY_SECONDS", 0.05)
 
     async def drip():
         await asyncio.sleep(0)

@@ -12,14 +12,13 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from perdure import Agent, tool
-from perdure.core.error import UsageError
-from perdure.core.message import Audio, Document, Image, ResultPart, Status, Text, ToolResult, Video
-from perdure.mcp_server import ServedAgent
-from perdure.mcp_server.client_limits import TooManyCalls
-from perdure.mcp_server.mcp_sdk_server import TOO_MANY_CALLS, build_call_result, build_protocol_server
-from perdure.mcp_server.served_agent import list_served_agents
-from perdure.mcp_server.served_tools import CallOutcome, OfferedTool, ReportProgress, ServedTools
-from perdure.testing import ScriptedModel
+from perdure._core.values.error import UsageError
+from perdure._core.values.message import Audio, Document, Image, ResultPart, Status, Text, ToolResult, Video
+from perdure._mcp.server.agents import ServedAgent, list_served_agents
+from perdure._mcp.server.clients import TooManyCalls
+from perdure._mcp.server.sdk_server import TOO_MANY_CALLS, build_call_result, build_protocol_server
+from perdure._mcp.server.tools import CallOutcome, OfferedTool, ReportProgress, ServedTools
+from perdure._testing.model import ScriptedModel
 from tests.mcp_server.served_tools import add, helper, shout
 
 WAIT_SECONDS = 30

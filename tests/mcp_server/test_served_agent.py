@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Toolbox, UsageError
-from perdure.core.model import Request
-from perdure.mcp_server import ServedAgent
-from perdure.mcp_server.served_agent import list_served_agents
-from perdure.testing import ScriptedModel
+from perdure._core.model.protocol import Request
+from perdure._mcp.server.agents import ServedAgent, list_served_agents
+from perdure._testing.model import ScriptedModel
 from tests.mcp_server.served_tools import Sum, add, helper, shout
 
 

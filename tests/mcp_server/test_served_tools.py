@@ -25,15 +25,16 @@ from perdure import (
     tool,
     tool_from_schema,
 )
-from perdure.core.event import QuestionAsked
-from perdure.interaction import Confirm
-from perdure.mcp_server import ClientLimits, ServedAgent, served_tools, waiting_runs
-from perdure.mcp_server.client_limits import TooManyCalls
-from perdure.mcp_server.mcp_sdk_server import build_call_result
-from perdure.mcp_server.served_agent import list_served_agents
-from perdure.mcp_server.served_tools import ServedTools
-from perdure.mcp_server.structured_results import derive_output_schema
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._core.values.event_class import QuestionAsked
+from perdure._mcp.server import agents
+from perdure._mcp.server import tools as served_tools
+from perdure._mcp.server.agents import ServedAgent, list_served_agents
+from perdure._mcp.server.clients import ClientLimits, TooManyCalls
+from perdure._mcp.server.sdk_server import build_call_result
+from perdure._mcp.server.tools import ServedTools, derive_output_schema
+from perdure._people.kinds import Confirm
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
 from tests.mcp_server.served_tools import Sum, add, helper, shout
 
 
@@ -111,7 +112,7 @@ class Asking:
 
 @pytest.fixture
 def short_wait(monkeypatch):
-    monkeypatch.setattr(waiting_runs, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(agents, "ANSWER_SECONDS", 0.05)
 
 
 def waiter(*replies, **options):
@@ -132,7 +133,7 @@ async def test_a_tool_that_asks_in_the_middle_does_not_keep_the_client_waiting(s
         assert "waits for an answer" in other.text
         assert "Book it?" in (await server.call("ann", "waiter", {})).result.text
         assert "nothing to continue" in (await server.call("bob", "waiter", {})).result.text
-        monkeypatch.setattr(waiting_runs, "ANSWER_SECONDS", 30)
+        monkeypatch.setattr(agents, "ANSWER_SECONDS", 30)
         session = agent.session(first.session_id)
         assert await session.answer((await session.questions())[0].ask_id, answer=True)
         assert (await server.call("ann", "waiter", {})).result.text == "All done."

@@ -14,10 +14,12 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from perdure import Agent, ConfigError, Permissions, Toolbox, ToolContext, allow, tool
+from perdure._mcp.server.agents import ServedAgent
+from perdure._mcp.server.clients import ClientLimits
+from perdure._mcp.server.serving import build_app, serve_http, serve_stdio
+from perdure._people.kinds import Confirm
+from perdure._testing.model import ScriptedModel, call
 from perdure.events import ToolFinished
-from perdure.interaction import Confirm
-from perdure.mcp_server import ClientLimits, ServedAgent, build_app, serve_http, serve_stdio
-from perdure.testing import ScriptedModel, call
 from tests.mcp_server.served_tools import (
     ANN,
     BOB,

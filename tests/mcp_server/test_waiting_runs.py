@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from perdure import UsageError
-from perdure.core.event import QuestionAnswered, QuestionAsked
-from perdure.mcp_server import waiting_runs
-from perdure.mcp_server.waiting_runs import OpenQuestions, WaitingRun, WaitingRuns
+from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
+from perdure._mcp.server import agents
+from perdure._mcp.server.agents import OpenQuestions, WaitingRun, WaitingRuns
 
 
 def asked(ask_id) -> Any:
@@ -74,7 +74,7 @@ async def test_a_run_is_outdated_when_it_has_ended_and_nobody_needs_its_result()
 
 
 async def test_a_run_without_questions_is_waited_for_and_one_with_a_question_only_for_a_while(monkeypatch):
-    monkeypatch.setattr(waiting_runs, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(agents, "ANSWER_SECONDS", 0.01)
     run, questions, others = future(), OpenQuestions(), WaitingRuns(1)
     waiting = asyncio.ensure_future(WaitingRun(run, questions).wait(others))
     questions.note_event(asked("a"))
@@ -89,7 +89,7 @@ async def test_a_run_without_questions_is_waited_for_and_one_with_a_question_onl
 
 
 async def test_a_run_ends_when_too_many_wait_already(monkeypatch):
-    monkeypatch.setattr(waiting_runs, "ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(agents, "ANSWER_SECONDS", 0.0)
     run, questions, others = future(), OpenQuestions(), WaitingRuns(1)
     others.check_room()
     others.add("s", WaitingRun(future(), OpenQuestions()))

@@ -38,7 +38,7 @@ class LlamaEmbedder:
     name = "smollm2"
 
     def __init__(self) -> None:
-        from perdure.models.local.weights_file import find_weights
+        from perdure._models.local.weights import find_weights
 
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         xllamacpp: Any = import_module("xllamacpp")

@@ -7,7 +7,7 @@ import pytest
 
 from bench.memory import SHAPE_US, TEXT_MS, VECTOR_MS, Corpus, DrawnEmbedder, conversation, fill
 from perdure import BufferMemory, LongTermMemory, WindowMemory
-from perdure.memory.vector_index import VectorIndex
+from perdure._work.memory.vectors import VectorIndex
 
 TRIES = 30
 CALLS = 200

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure.core.error import ModelError
-from perdure.memory.embedder import (
+from perdure._core.values.error import ModelError
+from perdure._work.memory.embedder import (
     MAX_DIMENSIONS,
     check_embedder,
     compute_bits,

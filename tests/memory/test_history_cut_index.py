@@ -3,8 +3,8 @@
 import pytest
 
 from perdure import Message, Text, assistant, user
-from perdure.context.tokens import SUMMARY_ORIGIN, estimate_message_tokens
-from perdure.memory.history_cut_index import HistoryCutIndex, list_turn_opening
+from perdure._context.history.processors import HistoryCutIndex, list_turn_opening
+from perdure._context.history.tokens import SUMMARY_ORIGIN, estimate_message_tokens
 from tests.memory.transcripts import build
 
 RULE = Message("system", (Text("a rule"),))

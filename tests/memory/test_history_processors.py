@@ -19,10 +19,10 @@ from perdure import (
     assistant,
     user,
 )
-from perdure.context.tokens import SUMMARY_ORIGIN, estimate_message_tokens, estimate_messages_tokens
-from perdure.core.transcript import MessagesSnapshot
-from perdure.memory import history_cut_index
-from perdure.testing import ScriptedModel
+from perdure._context.history import processors
+from perdure._context.history.tokens import SUMMARY_ORIGIN, estimate_message_tokens, estimate_messages_tokens
+from perdure._core.model.transcript import MessagesSnapshot
+from perdure._testing.model import ScriptedModel
 from tests.memory.embedders import WordEmbedder
 from tests.memory.transcripts import build, conversations, find_places, has_whole_pairs
 
@@ -148,7 +148,7 @@ def test_an_index_is_extended_and_not_made_anew(monkeypatch):
         seen.append(message)
         return estimate_message_tokens(message)
 
-    monkeypatch.setattr(history_cut_index, "estimate_message_tokens", count)
+    monkeypatch.setattr(processors, "estimate_message_tokens", count)
     messages, window = build(["user", "answer"] * 100), WindowMemory(5)
     window(MessagesSnapshot(messages))
     messages += build(["user", "answer"])
@@ -158,7 +158,7 @@ def test_an_index_is_extended_and_not_made_anew(monkeypatch):
 
 
 def test_conversations_are_told_apart_and_the_oldest_index_is_dropped(monkeypatch):
-    monkeypatch.setattr(history_cut_index, "MAX_INDEXED_CONVERSATIONS", 2)
+    monkeypatch.setattr(processors, "MAX_INDEXED_CONVERSATIONS", 2)
     buffer = BufferMemory(2)
     talks = [build(["user", "answer"] * size) for size in (2, 3, 4)]
     for _ in range(2):

@@ -6,9 +6,10 @@ import apsw
 import pytest
 
 from perdure import Agent, ConfigError, LongTermMemory, MemoryScope, Permissions, StoreError, Verdict, tool
-from perdure.extensions import code_mode
-from perdure.extensions import memory as memory_extension
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import code_mode
+from perdure._tools.extensions import memory as memory_extension
 from tests.memory.test_memory_tools import read_page
 
 DEEP = b'{"id":"d","text":"t","created_at":1,"properties":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
@@ -31,7 +32,7 @@ def build_line(**fields):
 
 async def test_of_equal_memories_the_one_stored_last_is_first_whatever_the_ids(memory, monkeypatch):
     ids = iter(range(99, 0, -1))
-    monkeypatch.setattr("perdure.memory.long_term_memory.new_id", lambda: f"{next(ids):02}")
+    monkeypatch.setattr("perdure._work.memory.long_term.new_id", lambda: f"{next(ids):02}")
     for number in range(10):
         await memory.remember(f"common word {number}")
     found = [hit.memory.text for hit in await memory.recall("common", limit=3)]
@@ -194,8 +195,8 @@ async def test_a_subagent_remembers_with_the_labels_of_its_parent(memory):
 
 
 async def test_bytes_that_a_reader_keeps_in_the_log_are_reported_and_erased_later(memory, path, monkeypatch):
-    monkeypatch.setattr("perdure.stores.sqlite.database_file.BUSY_SECONDS", 0)
-    monkeypatch.setattr("perdure.memory.memory_database.BUSY_SECONDS", 0)
+    monkeypatch.setattr("perdure._stores.sqlite.database.BUSY_SECONDS", 0)
+    monkeypatch.setattr("perdure._work.memory.database.BUSY_SECONDS", 0)
     stored = await memory.remember("zanzibar")
     reader = apsw.Connection(str(path))
     reader.execute("BEGIN")

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, LongTermMemory, MemoryScope, StoreError, UsageError
-from perdure.memory import long_term_memory
-from perdure.memory.memory_json_lines import MemoryImportReport, build_imported_id
-from perdure.memory.memory_record import MAX_TAGS, MAX_TEXT_CHARACTERS
-from perdure.memory.memory_table_operations import MAX_PINNED
-from perdure.testing import FakeClock
+from perdure._testing.clock import FakeClock
+from perdure._work.memory import long_term
+from perdure._work.memory.long_term import MemoryImportReport, build_imported_id
+from perdure._work.memory.record import MAX_TAGS, MAX_TEXT_CHARACTERS
+from perdure._work.memory.rows import MAX_PINNED
 from tests.memory.embedders import LlamaEmbedder, WordEmbedder
 
 DAY = 86_400.0
@@ -99,7 +99,7 @@ async def test_tags_kinds_and_times_narrow_a_search(memory, clock):
 
 
 async def test_words_that_are_everywhere_find_the_latest(memory, monkeypatch):
-    monkeypatch.setattr("perdure.memory.text_search.MAX_MATCHES", 5)
+    monkeypatch.setattr("perdure._work.memory.text_search.MAX_MATCHES", 5)
     for number in range(10):
         await memory.remember(f"common word {number}")
     assert texts(await memory.recall("common word", limit=3)) == [f"common word {number}" for number in (9, 8, 7)]
@@ -278,8 +278,8 @@ async def test_other_scopes_can_be_read_and_not_written(path):
 
 
 async def test_an_export_is_imported_elsewhere(memory, tmp_path, monkeypatch):
-    monkeypatch.setattr(long_term_memory, "MAX_LISTED", 2)
-    monkeypatch.setattr(long_term_memory, "IMPORTED_AT_ONCE", 2)
+    monkeypatch.setattr(long_term, "MAX_LISTED", 2)
+    monkeypatch.setattr(long_term, "IMPORTED_AT_ONCE", 2)
     await memory.pin((await memory.remember("one", tags=["a"])).id)
     await memory.remember("two", labels=["untrusted"])
     await memory.remember_episode("three", participants=["Ann"])
@@ -475,7 +475,7 @@ async def test_each_new_memory_is_embedded_and_with_it_a_few_of_the_latest_witho
 async def test_missing_vectors_are_made_the_latest_first_in_batches_and_up_to_a_limit(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_term_memory, "EMBEDDED_AT_ONCE", 3)
+    monkeypatch.setattr(long_term, "EMBEDDED_AT_ONCE", 3)
     await fill(path, *"abcdefghij")
     embedder = NotedEmbedder()
     async with LongTermMemory(path, embedder=embedder) as memory:
@@ -520,8 +520,8 @@ async def test_of_many_memories_no_more_are_recalled_and_listed_than_the_limits(
     assert texts(await memory.recall("tulip", limit=1)) == ["tulip 5"]
     assert texts(await memory.list_memories(limit=2)) == ["tulip 5", "tulip 4"]
     assert texts(await memory.list_memories(limit=1, offset=2)) == ["tulip 3"]
-    monkeypatch.setattr(long_term_memory, "MAX_RECALLED", 2)
-    monkeypatch.setattr(long_term_memory, "MAX_LISTED", 3)
+    monkeypatch.setattr(long_term, "MAX_RECALLED", 2)
+    monkeypatch.setattr(long_term, "MAX_LISTED", 3)
     assert texts(await memory.recall("tulip", limit=5)) == ["tulip 5", "tulip 4"]
     assert texts(await memory.list_memories(limit=5)) == ["tulip 5", "tulip 4", "tulip 3"]
 
@@ -624,7 +624,7 @@ async def test_a_file_of_another_program_is_left_as_it_is(path, content):
 
 async def test_a_session_store_is_no_memory(tmp_path):
     from perdure import Agent
-    from perdure.testing import ScriptedModel
+    from perdure._testing.model import ScriptedModel
 
     path = tmp_path / "sessions.db"
     agent = Agent(ScriptedModel("hi"), store=f"sqlite:{path}")

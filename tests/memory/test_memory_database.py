@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from perdure import StoreError
-from perdure.memory.memory_database import (
+from perdure._work.memory.database import (
     APPLICATION_ID,
     FORMAT,
     MemoryDatabase,
@@ -15,7 +15,7 @@ from perdure.memory.memory_database import (
     open_memory_file,
     open_memory_to_read,
 )
-from perdure.memory.memory_record import MemoryScope
+from perdure._work.memory.record import MemoryScope
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 from perdure import ConfigError
-from perdure.memory.memory_json_lines import build_imported_id, parse_memory_line
-from perdure.memory.memory_record import MemoryRecord, MemoryScope
+from perdure._work.memory.long_term import build_imported_id, parse_memory_line
+from perdure._work.memory.record import MemoryRecord, MemoryScope
 
 LINE = b'{"id": "mem_1", "text": "Tulips.", "created_at": 5, "pinned": true, "labels": ["private"]}'
 UNTRUSTED = b'{"id": "mem_1", "text": "Tulips.", "created_at": 5, "pinned": true, "labels": ["untrusted"]}'

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, LongTermMemory
-from perdure.memory import memory_record as limits
-from perdure.memory.memory_record import (
+from perdure._work.memory import record as limits
+from perdure._work.memory.record import (
     MemoryRecord,
     MemoryScope,
     build_entity_key,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from perdure import UsageError
-from perdure.memory import memory_table_operations as operations
-from perdure.memory.memory_database import find_or_add_scope, find_scope, open_memory_file
-from perdure.memory.memory_record import MemoryRecord, MemoryScope, build_record
-from perdure.memory.memory_table_operations import MemoryFilter
+from perdure._work.memory import rows as operations
+from perdure._work.memory.database import find_or_add_scope, find_scope, open_memory_file
+from perdure._work.memory.record import MemoryRecord, MemoryScope, build_record
+from perdure._work.memory.rows import MemoryFilter
 
 BASE = 1_000.0
 

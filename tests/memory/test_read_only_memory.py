@@ -3,8 +3,8 @@
 import pytest
 
 from perdure import Agent, LongTermMemory, StoreError
-from perdure.extensions import memory as memory_extension
-from perdure.testing import ScriptedModel, call
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import memory as memory_extension
 from tests.memory.embedders import WordEmbedder
 from tests.small_disk import mounted, remount
 

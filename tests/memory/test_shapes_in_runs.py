@@ -17,10 +17,10 @@ from perdure import (
     WindowMemory,
     tool,
 )
-from perdure.context.tokens import SUMMARY_ORIGIN
-from perdure.extensions import memory as memory_extension
-from perdure.memory.memory_tools import PINNED_NOTE
-from perdure.testing import Reply, ScriptedModel, call
+from perdure._context.history.tokens import SUMMARY_ORIGIN
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._tools.extensions import memory as memory_extension
+from perdure._work.memory.tools import PINNED_NOTE
 from tests.memory.embedders import WordEmbedder
 from tests.memory.transcripts import has_whole_pairs
 

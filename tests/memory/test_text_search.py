@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.memory import text_search
-from perdure.memory.memory_database import find_or_add_scope, open_memory_file
-from perdure.memory.memory_record import MemoryScope, build_record
-from perdure.memory.memory_table_operations import MemoryFilter, insert_memory
-from perdure.memory.text_search import MAX_QUERY_WORDS, search_text, split_query_words
+from perdure._work.memory import text_search
+from perdure._work.memory.database import find_or_add_scope, open_memory_file
+from perdure._work.memory.record import MemoryScope, build_record
+from perdure._work.memory.rows import MemoryFilter, insert_memory
+from perdure._work.memory.text_search import MAX_QUERY_WORDS, search_text, split_query_words
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from perdure.memory import vector_index
-from perdure.memory.embedder import compute_bits, compute_similarity, embed_texts, pack_vector, unpack_vector
-from perdure.memory.memory_database import find_or_add_scope, open_memory_file
-from perdure.memory.memory_record import MemoryScope, build_record
-from perdure.memory.memory_table_operations import delete_memory, insert_memory
-from perdure.memory.vector_index import VectorIndex, read_centre, store_vectors
+from perdure._work.memory import vectors as vector_index
+from perdure._work.memory.database import find_or_add_scope, open_memory_file
+from perdure._work.memory.embedder import compute_bits, compute_similarity, embed_texts, pack_vector, unpack_vector
+from perdure._work.memory.record import MemoryScope, build_record
+from perdure._work.memory.rows import delete_memory, insert_memory
+from perdure._work.memory.vectors import VectorIndex, read_centre, store_vectors
 
 DIMENSIONS = 128
 COUNT = 600

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, ModelError, VectorMemory, assistant, user
-from perdure.memory import vector_memory
+from perdure._context.history import processors
 from tests.memory.embedders import WordEmbedder
 from tests.memory.transcripts import build
 
@@ -61,7 +61,7 @@ async def test_each_text_is_embedded_once():
 
 
 async def test_few_vectors_are_kept(monkeypatch):
-    monkeypatch.setattr(vector_memory, "MAX_CACHED_VECTORS", 2)
+    monkeypatch.setattr(processors, "MAX_CACHED_VECTORS", 2)
     embedder = WordEmbedder()
     shape = VectorMemory(embedder, 1)
     for _ in range(2):
@@ -102,7 +102,7 @@ async def test_messages_that_are_as_similar_as_is_asked_for_are_sent() -> None:
 
 
 async def test_vectors_are_kept_up_to_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory, "MAX_CACHED_VECTORS", len(TALK))
+    monkeypatch.setattr(processors, "MAX_CACHED_VECTORS", len(TALK))
     embedder = WordEmbedder()
     shape = VectorMemory(embedder)
     await shape(TALK)

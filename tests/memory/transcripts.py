@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from perdure import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
-from perdure.context.tokens import SUMMARY_ORIGIN
+from perdure._context.history.tokens import SUMMARY_ORIGIN
 
 KINDS = st.sampled_from(["user", "answer", "call", "calls", "system"])
 

@@ -11,18 +11,18 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from perdure.core.event import ReplyFinished
-from perdure.core.message import Message
-from perdure.core.model import assemble_reply
-from perdure.models.anthropic import WIRE as ANTHROPIC
-from perdure.models.bedrock import WIRE as BEDROCK
-from perdure.models.gemini import WIRE as GEMINI
-from perdure.models.ollama import WIRE as OLLAMA
-from perdure.models.openai_chat import WIRE as CHAT
-from perdure.models.openai_responses import WIRE as RESPONSES
-from perdure.models.profile import Profile
-from perdure.models.vertex import WIRE as VERTEX
-from perdure.models.wire_format import Wire
+from perdure._core.model.protocol import assemble_reply
+from perdure._core.values.event import ReplyFinished
+from perdure._core.values.message import Message
+from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.wire import Wire
+from perdure._models.wires.anthropic import WIRE as ANTHROPIC
+from perdure._models.wires.bedrock import WIRE as BEDROCK
+from perdure._models.wires.gemini import WIRE as GEMINI
+from perdure._models.wires.ollama import WIRE as OLLAMA
+from perdure._models.wires.openai_chat import WIRE as CHAT
+from perdure._models.wires.openai_responses import WIRE as RESPONSES
+from perdure._models.wires.vertex import WIRE as VERTEX
 
 Json: TypeAlias = dict[str, Any]
 

@@ -12,8 +12,9 @@ import hypothesis.strategies as st
 import msgspec
 from msgspec import Struct
 
-from perdure.core.jsonable import replace_surrogates
-from perdure.core.message import (
+from perdure._core.model.protocol import ToolSpec, sanitize_reply
+from perdure._core.values.jsonable import replace_surrogates
+from perdure._core.values.message import (
     Audio,
     Document,
     Image,
@@ -28,8 +29,7 @@ from perdure.core.message import (
     Video,
     user,
 )
-from perdure.core.model import ToolSpec, sanitize_reply
-from perdure.models.wire_format import Wire
+from perdure._models.endpoint.wire import Wire
 from tests.models.authors import AUTHORS, Author, Json, Reply
 
 PRIVATE = "NEVER-SENT"

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from perdure.core.error import AuthFailed
-from perdure.models.api_key import ApiKey, key_header_for
+from perdure._core.values.error import AuthFailed
+from perdure._models.endpoint.auth import ApiKey, key_header_for
 
 
 async def headers_of(key):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.core.message import Audio, Document, Image, Media, Part, Text, Thinking, Video
-from perdure.models import attachment_preparation
+from perdure._core.values.message import Audio, Document, Image, Media, Part, Text, Thinking, Video
+from perdure._models.wires import attachments
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from perdure.models import attachment_preparation
     ],
 )
 def test_a_note_says_what_it_was_and_why_it_is_not_shown(media: Media, note: str) -> None:
-    assert attachment_preparation.describe_unsupported_media(media) == note
+    assert attachments.describe_unsupported_media(media) == note
 
 
 def test_a_note_can_have_a_reason_of_its_own() -> None:
-    assert attachment_preparation.describe_unsupported_media(Image(name="a"), "too large") == "[image a: too large]"
+    assert attachments.describe_unsupported_media(Image(name="a"), "too large") == "[image a: too large]"
 
 
 @pytest.mark.parametrize(
@@ -37,19 +37,19 @@ def test_a_note_can_have_a_reason_of_its_own() -> None:
     ],
 )
 def test_bytes_say_what_they_are_and_the_label_counts_only_when_they_do_not(data: bytes, media_type: str) -> None:
-    assert attachment_preparation.normalize_media(Image(data, media_type="image/tiff; q=1")).media_type == media_type
+    assert attachments.normalize_media(Image(data, media_type="image/tiff; q=1")).media_type == media_type
 
 
 def test_a_data_address_is_opened() -> None:
-    opened = attachment_preparation.normalize_media(Image(url="data:image/jpg;base64,QUJD", name="a"))
+    opened = attachments.normalize_media(Image(url="data:image/jpg;base64,QUJD", name="a"))
     assert (opened.data, opened.url, opened.media_type, opened.name) == (b"ABC", "", "image/jpeg", "a")
-    opened = attachment_preparation.normalize_media(Document(url="data:text/plain,a%20b"))
+    opened = attachments.normalize_media(Document(url="data:text/plain,a%20b"))
     assert (opened.data, opened.media_type) == (b"a b", "text/plain")
 
 
 @pytest.mark.parametrize("url", ["data:image/png;base64,?", "data:nothing", "https://example.com/a"])
 def test_an_address_that_holds_nothing_stays_an_address(url: str) -> None:
-    assert attachment_preparation.normalize_media(Image(url=url)).url == url
+    assert attachments.normalize_media(Image(url=url)).url == url
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_an_address_that_holds_nothing_stays_an_address(url: str) -> None:
     ],
 )
 def test_words_are_found_in_what_is_nothing_but_text(document: Document, words: str | None) -> None:
-    assert attachment_preparation.decode_text_document(document) == words
+    assert attachments.decode_text_document(document) == words
 
 
 def test_a_picture_may_come_as_a_document() -> None:
-    assert attachment_preparation.is_image(Image())
-    assert attachment_preparation.is_image(Document(media_type="image/png"))
-    assert not attachment_preparation.is_image(Document(media_type="text/plain"))
-    assert attachment_preparation.encode_base64(Image(b"ABC")) == "QUJD"
+    assert attachments.is_image(Image())
+    assert attachments.is_image(Document(media_type="image/png"))
+    assert not attachments.is_image(Document(media_type="text/plain"))
+    assert attachments.encode_base64(Image(b"ABC")) == "QUJD"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_picture_may_come_as_a_document() -> None:
     ],
 )
 def test_some_types_of_documents_are_text(media_type: str, is_text: bool) -> None:
-    found = attachment_preparation.decode_text_document(Document(b"a", media_type=media_type))
+    found = attachments.decode_text_document(Document(b"a", media_type=media_type))
     assert found == ("a" if is_text else None)
 
 
@@ -95,16 +95,16 @@ def test_some_types_of_documents_are_text(media_type: str, is_text: bool) -> Non
     ("data", "media_type"), [(b"RIFF\0\0\0\0WAVE", "image/x"), (b"XXXX\0\0\0\0WEBP", "image/x"), (b"", "image/x")]
 )
 def test_bytes_that_only_resemble_a_picture_say_nothing(data: bytes, media_type: str) -> None:
-    assert attachment_preparation.normalize_media(Image(data, media_type=" Image/X ;a=b")).media_type == media_type
+    assert attachments.normalize_media(Image(data, media_type=" Image/X ;a=b")).media_type == media_type
 
 
 def test_media_that_need_no_change_are_the_same_object() -> None:
     image = Image(b"x", media_type="image/tiff")
-    assert attachment_preparation.normalize_media(image) is image
+    assert attachments.normalize_media(image) is image
 
 
 def test_a_data_address_keeps_the_type_that_was_given_with_it() -> None:
-    opened = attachment_preparation.normalize_media(Document(url="data:text/plain;base64,YQ==", media_type="text/csv"))
+    opened = attachments.normalize_media(Document(url="data:text/plain;base64,YQ==", media_type="text/csv"))
     assert opened == Document(b"a", media_type="text/csv")
 
 
@@ -117,4 +117,4 @@ def test_a_data_address_keeps_the_type_that_was_given_with_it() -> None:
     ],
 )
 def test_the_text_of_a_reply_has_notes_for_media_and_no_thinking(part: Part, text: str) -> None:
-    assert attachment_preparation.get_assistant_text(part) == text
+    assert attachments.get_assistant_text(part) == text

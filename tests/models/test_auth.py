@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from perdure.core.error import AuthFailed
-from perdure.models.auth import FixedHeaders, fetch_token
+from perdure._core.values.error import AuthFailed
+from perdure._models.endpoint.auth import FixedHeaders, fetch_token
 
 
 async def test_the_same_headers_are_sent_every_time():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.models.base_url import (
+from perdure._core.values.error import ConfigError
+from perdure._models.catalogue.base_url import (
     get_first_env_value,
     get_host,
     get_wire_base_url,
@@ -12,7 +12,7 @@ from perdure.models.base_url import (
     normalize_base_url,
     resolve_base_url,
 )
-from perdure.models.provider_catalog import PROVIDERS, find_provider
+from perdure._models.catalogue.providers import PROVIDERS, find_provider
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,11 @@
 
 import pytest
 
-from perdure.models.chat_template_thinking import add_template_kwargs, build_template_kwargs, find_reasoning_profile
+from perdure._models.wires.openai_chat.settings import (
+    add_template_kwargs,
+    build_template_kwargs,
+    find_reasoning_profile,
+)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure.core.message import Citation, Part, Text, Thinking
-from perdure.models.cited_text_splitter import CitedPassage, split_cited_text
+from perdure._core.values.message import Citation, Part, Text, Thinking
+from perdure._models.wires.anthropic.messages import CitedPassage, split_cited_text
 
 
 def cite(start: int | None, end: int | None, name: str = "a") -> Citation:

@@ -13,18 +13,29 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import AuthFailed, ConfigError, ModelError, ProviderDown, RateLimited
-from perdure.core.event import TextDelta
-from perdure.core.message import user
-from perdure.core.model import Request
-from perdure.models.codex import WIRE, CodexAuth, get_codex_profile, get_login_path, open_codex
-from perdure.models.codex.auth import CLIENT_ID, MIN_RENEWAL_INTERVAL_SECONDS, TOKEN_URL
-from perdure.models.codex.login_file import LIFETIME_SECONDS, CodexLogin, read_login, write_login
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.http_model import HttpModel
-from perdure.models.profile import Profile
-from perdure.net.pooled_http_transport import HttpTransport
-from perdure.testing import FakeClock
+from perdure._core.model.protocol import Request
+from perdure._core.values.error import AuthFailed, ConfigError, ModelError, ProviderDown, RateLimited
+from perdure._core.values.event import TextDelta
+from perdure._core.values.message import user
+from perdure._io.http.pooled import HttpTransport
+from perdure._models.endpoint.http_model import HttpModel
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.codex import (
+    CLIENT_ID,
+    LIFETIME_SECONDS,
+    MIN_RENEWAL_INTERVAL_SECONDS,
+    TOKEN_URL,
+    WIRE,
+    CodexAuth,
+    CodexLogin,
+    get_codex_profile,
+    get_login_path,
+    open_codex,
+    read_login,
+    write_login,
+)
+from perdure._testing.clock import FakeClock
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
 
@@ -135,7 +146,7 @@ def test_a_login_that_cannot_be_replaced_stays_as_it_was(login: Path, monkeypatc
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("perdure.models.codex.login_file.os.fsync", fail)
+    monkeypatch.setattr("perdure._models.wires.codex.os.fsync", fail)
     with pytest.raises(OSError, match="No space left"):
         write_login(str(login), {"access_token": "access-2"}, NOW)
     assert login.read_bytes() == before
@@ -436,7 +447,7 @@ async def test_a_model_renews_its_login_by_the_transport_that_all_share(
     login: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = CannedTransport(CannedResponse(b"{}", status=401), CannedResponse(b"{}", status=403))
-    monkeypatch.setattr("perdure.net.pooled_http_transport.get_shared_transport", lambda: shared)
+    monkeypatch.setattr("perdure._io.http.pooled.get_shared_transport", lambda: shared)
     monkeypatch.setenv("PERDURE_CODEX_AUTH", str(login))
     write(login, token(exp=1))
     with pytest.raises(AuthFailed):

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from perdure import Agent, Settings
-from perdure.core.message import Usage
-from perdure.core.model import Model
-from perdure.models import open_model, openai_compatible
+from perdure._core.model.protocol import Model
+from perdure._core.values.message import Usage
+from perdure._models.registry import open_model, openai_compatible
 from tests.wire.server import Playback, json_reply
 
 

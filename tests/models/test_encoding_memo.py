@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.message import Message, user
-from perdure.core.transcript import MessagesSnapshot
-from perdure.models.encoding_memo import EncodingMemo, Item, ProviderRuleError, encode_lossy_json
+from perdure._core.model.transcript import MessagesSnapshot
+from perdure._core.values.message import Message, user
+from perdure._models.endpoint.memo import EncodingMemo, Item, ProviderRuleError, encode_lossy_json
 
 
 class Counting:

@@ -16,13 +16,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.message import Document, Image, Message, Text, ToolResult, user
-from perdure.core.model import Request, Settings, sanitize_reply
-from perdure.models import model_builder
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.openai_chat.dialect import get_dialect
-from perdure.models.provider_catalog import PROVIDERS, Provider
-from perdure.models.wire_format import Wire
+from perdure._core.model.protocol import Request, Settings, sanitize_reply
+from perdure._core.values.message import Document, Image, Message, Text, ToolResult, user
+from perdure._models import builder
+from perdure._models.catalogue.entry import Provider
+from perdure._models.catalogue.providers import PROVIDERS
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.wire import Wire
+from perdure._models.wires.openai_chat.dialect import get_dialect
 from tests.models import authors
 from tests.models.authors import Author, Json, Reply
 from tests.models.histories import PNG, TOOLS
@@ -77,10 +78,10 @@ def list_authors() -> Iterator[Author]:
     for provider in PROVIDERS:
         if provider.wire in {"local", "demo"}:
             continue
-        wire: Wire = model_builder.load_wire(provider.wire)
+        wire: Wire = builder.load_wire(provider.wire)
         for model in [provider.default_model or provider.example_model, *OTHER_MODELS.get(provider.name, ())]:
-            adapted = model_builder._adapt_to_model(provider, model)
-            profile = model_builder._build_profile(adapted, model, provider.base_url, {})
+            adapted = builder._adapt_to_model(provider, model)
+            profile = builder._build_profile(adapted, model, provider.base_url, {})
             yield Author(f"{provider.name}:{model}", wire, profile, write_for(provider, model))
 
 

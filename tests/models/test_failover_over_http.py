@@ -6,12 +6,12 @@ import time
 import pytest
 
 from perdure import Agent, failover
-from perdure.core.error import RateLimited
-from perdure.core.message import user
-from perdure.core.model import Request
-from perdure.models import openai_compatible
-from perdure.models.throttle import Throttle
-from perdure.testing import FakeClock
+from perdure._core.model.protocol import Request
+from perdure._core.values.error import RateLimited
+from perdure._core.values.message import user
+from perdure._models.endpoint.throttle import Throttle
+from perdure._models.registry import openai_compatible
+from perdure._testing.clock import FakeClock
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
 
 ANSWER = Reply(

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from perdure import Agent
-from perdure.core.clock_and_ids import SystemClock
-from perdure.core.error import (
+from perdure._core.model.protocol import Request, ToolSpec, assemble_reply
+from perdure._core.values.clock import SystemClock
+from perdure._core.values.error import (
     AuthFailed,
     BadRequest,
     ContextOverflow,
@@ -22,21 +23,20 @@ from perdure.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from perdure.core.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled, TextDelta
-from perdure.core.message import StopReason, Usage, user
-from perdure.core.model import Request, ToolSpec, assemble_reply
-from perdure.models.auth import FixedHeaders
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.http_model import HttpModel
-from perdure.models.model_builder import load_wire
-from perdure.models.profile import Profile
-from perdure.models.provider_errors import classify_error
-from perdure.models.throttle import Throttle
-from perdure.models.wire_format import EncodedRequest
-from perdure.net.pooled_http_transport import HttpTransport
-from perdure.net.sse import SseParser
-from perdure.net.transport import Deadlines
-from perdure.testing import FakeClock
+from perdure._core.values.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled, TextDelta
+from perdure._core.values.message import StopReason, Usage, user
+from perdure._io.http.pooled import HttpTransport
+from perdure._io.http.sse import SseParser
+from perdure._io.http.transport import Deadlines
+from perdure._models.builder import load_wire
+from perdure._models.endpoint.auth import FixedHeaders
+from perdure._models.endpoint.http_model import HttpModel
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.throttle import Throttle
+from perdure._models.endpoint.wire import EncodedRequest
+from perdure._models.provider_errors.classify import classify_error
+from perdure._testing.clock import FakeClock
 from tests.wire.server import Playback, Received, Reply, at_random, gzipped, json_reply, sse
 
 # -- a wire of our own, as small as a wire can be ----------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_it_says_which_model_it_is_and_where():
 
 def test_making_one_does_not_import_aiohttp():
     code = (
-        "import sys; from perdure.models.http_model import HttpModel; from perdure.models.profile import Profile\n"
+        "import sys; from perdure._models.endpoint.http_model import HttpModel; from perdure._models.endpoint.profile import Profile\n"
         "HttpModel(None, Profile(provider='p', model='m'), base_url='http://localhost')\n"
         "print('aiohttp' in sys.modules)"
     )
@@ -214,7 +214,7 @@ def edges(stream: bytes) -> list[int]:
 @pytest.mark.parametrize("end", ["close", "reset", "garbage"])
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 async def test_an_answer_that_is_cut_is_never_taken_for_a_whole_one(http, end, framing, monkeypatch):
-    monkeypatch.setattr("perdure.net.shared_timeout_timer.MAX_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr("perdure._io.http.timeouts.MAX_CHECK_SECONDS", 0.01)
     places = edges(STREAM)
     replies = [Reply(STREAM, end=end, after=place, framing=framing, cuts=at_random(place)) for place in places]
     async with Playback(replies) as server:
@@ -570,7 +570,7 @@ async def test_what_an_answer_has_used_is_counted(http):
     ],
 )
 async def test_an_answer_that_has_said_all_is_not_waited_for(http, monkeypatch, wire, events):
-    monkeypatch.setattr("perdure.models.http_model.DRAIN_SECONDS", 0.05)
+    monkeypatch.setattr("perdure._models.endpoint.http_model.DRAIN_SECONDS", 0.05)
     async with Playback([Reply(sse(*events), end="stall")]) as server:
         model = HttpModel(load_wire(wire), Profile(provider="p", model="m"), base_url=server.base_url, transport=http)
         async with asyncio.timeout(30):

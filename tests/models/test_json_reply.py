@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.event import TextDelta
-from perdure.models.json_tools.incremental_json import JsonStringDecoder, JsonValueScanner
-from perdure.models.json_tools.reply_parser import MAX_UNDECIDED_CHARACTERS, JsonReplyParser
+from perdure._core.values.event import TextDelta
+from perdure._models.endpoint.json_reply import (
+    MAX_UNDECIDED_CHARACTERS,
+    JsonReplyParser,
+    JsonStringDecoder,
+    JsonValueScanner,
+)
 
 
 def read(*pieces: str, most_calls: int = 8, structured: bool = False):

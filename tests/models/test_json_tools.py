@@ -7,8 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from perdure import Agent, tool
-from perdure.core.error import ConfigError, ReplyCutOff
-from perdure.core.event import (
+from perdure._core.model.protocol import ModelInfo, OutputSpec, Request, Settings, ToolSpec, assemble_reply, model_info
+from perdure._core.model.wrappers import retried
+from perdure._core.values.error import ConfigError, ReplyCutOff
+from perdure._core.values.event import (
     CitationAdded,
     ModelEvent,
     ReplyFinished,
@@ -18,7 +20,7 @@ from perdure.core.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure.core.message import (
+from perdure._core.values.message import (
     Citation,
     Image,
     Message,
@@ -33,11 +35,9 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.core.model import ModelInfo, OutputSpec, Request, Settings, ToolSpec, assemble_reply, model_info
-from perdure.core.model_and_tool_wrappers import retried
-from perdure.models.json_tools import json_tools
-from perdure.models.json_tools.history_rewriter import MAX_CACHED, MessageRewriter
-from perdure.testing import Reply, ScriptedModel, check_model
+from perdure._models.endpoint.json_tools import MAX_CACHED, MessageRewriter, json_tools
+from perdure._testing.model import Reply, ScriptedModel
+from perdure._testing.model_contract import check_model
 
 ADD = ToolSpec(
     "add",

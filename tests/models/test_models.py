@@ -7,17 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from perdure import models
-from perdure.core.error import ConfigError
-from perdure.core.model import model_info
-from perdure.models import open_model, providers, register
-from perdure.models.demo_model import DemoModel
-from perdure.testing import ScriptedModel
+from perdure._core.model.protocol import model_info
+from perdure._core.values.error import ConfigError
+from perdure._models import registry
+from perdure._models.local.demo_model import DemoModel
+from perdure._models.registry import open_model, providers, register
+from perdure._testing.model import ScriptedModel
 
 
 @pytest.fixture(autouse=True)
 def _registry_as_before(monkeypatch):
-    monkeypatch.setattr(models, "_factories", dict(models._factories))
+    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
 
 
 @pytest.mark.parametrize("name", ["demo", "demo:", "demo:words", "demo/words", "Demo", "DEMO/words"])
@@ -118,7 +118,7 @@ def test_what_cannot_be_registered_is_refused(provider, factory):
 
 def test_a_provider_is_imported_when_a_model_of_it_is_opened():
     code = (
-        "import sys, perdure.models as m; loaded = lambda: 'perdure.models.demo_model' in sys.modules; "
+        "import sys, perdure.models as m; loaded = lambda: 'perdure._models.local.demo_model' in sys.modules; "
         "print(loaded()); m.open_model('demo'); print(loaded())"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
@@ -128,8 +128,8 @@ def test_a_provider_is_imported_when_a_model_of_it_is_opened():
 def test_neither_the_catalogue_nor_the_network_is_imported_before_a_model_is_opened():
     code = (
         "import sys, perdure.models; from perdure import Agent, tool; "
-        "print([name for name in ('aiohttp', 'genai_prices', 'perdure.models.provider_catalog', "
-        "'perdure.models.model_builder') "
+        "print([name for name in ('aiohttp', 'genai_prices', 'perdure._models.catalogue.providers', "
+        "'perdure._models.builder') "
         "if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.core.model import Settings
-from perdure.models.openai_model_features import get_openai_model_features
+from perdure._core.model.protocol import Settings
+from perdure._models.wires.openai_features import get_openai_model_features
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.models.profile_files import SavedProfile, get_profiles_folder, load_profile, normalize_url, save_profile
+from perdure._core.values.error import ConfigError
+from perdure._models.catalogue.saved_profiles import (
+    SavedProfile,
+    get_profiles_folder,
+    load_profile,
+    normalize_url,
+    save_profile,
+)
 
 LEARNED = SavedProfile(
     base_url="http://host:8000/v1",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perdure.core.error import (
+from perdure._core.values.error import (
     AuthFailed,
     BadRequest,
     ContentRefused,
@@ -19,9 +19,8 @@ from perdure.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from perdure.models.provider_errors import classify_error
-from perdure.models.provider_errors.error_response_fields import ParsedError, parse_error_body
-from perdure.models.provider_errors.retry_after import parse_wait_field
+from perdure._models.provider_errors.classify import classify_error
+from perdure._models.provider_errors.response import ParsedError, parse_error_body, parse_wait_field
 from tests.wire.recordings import Exchange, recordings
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, PermissionRequest, Permissions, Settings, Verdict, allow, later, tool
-from perdure.core.message import Status
-from perdure.core.model import Model
-from perdure.models import open_model, openai_compatible
-from perdure.stores.memory import MemoryStore
+from perdure._core.model.protocol import Model
+from perdure._core.values.message import Status
+from perdure._models.registry import open_model, openai_compatible
+from perdure._stores.memory import MemoryStore
 from tests.wire.server import Playback, Reply, json_reply, sse
 
 pytestmark = pytest.mark.usefixtures("_no_profiles")

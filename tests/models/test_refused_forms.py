@@ -7,15 +7,15 @@ import msgspec
 import pytest
 
 from perdure import Agent, tool
-from perdure.core.error import BadRequest, ProviderDown
-from perdure.core.event import ErrorRaised, ModelEvent, ReplyFinished, ThinkingDelta, ToolCallDelta
-from perdure.core.message import user
-from perdure.core.model import Request, Settings
-from perdure.models import openai_compatible
-from perdure.models.profile import Profile
-from perdure.models.provider_errors import classify_error
-from perdure.models.refused_forms import MAX_SESSIONS, RefusedForms, find_next_form
-from perdure.testing import ScriptedModel, call
+from perdure._core.model.protocol import Request, Settings
+from perdure._core.values.error import BadRequest, ProviderDown
+from perdure._core.values.event import ErrorRaised, ModelEvent, ReplyFinished, ThinkingDelta, ToolCallDelta
+from perdure._core.values.message import user
+from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.rejections import MAX_SESSIONS, RefusedForms, find_next_form
+from perdure._models.provider_errors.classify import classify_error
+from perdure._models.registry import openai_compatible
+from perdure._testing.model import ScriptedModel, call
 from tests.wire.recordings import recordings
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
 

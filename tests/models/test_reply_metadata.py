@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.models.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit
+from perdure._models.wires.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit
 
 
 def test_fields_that_are_empty_are_left_out():

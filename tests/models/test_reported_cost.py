@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from perdure.models.reported_cost import parse_cost, parse_reported_cost
+from perdure._models.wires.reply_metadata import parse_cost, parse_reported_cost
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ConfigError
-from perdure.models.schemas import can_be_strict, compile_schema, find_violations, list_schema_dialects
-from perdure.models.schemas.schema_upgrade import get_possible_types
+from perdure._core.values.error import ConfigError
+from perdure._models.schemas.compile import can_be_strict, compile_schema, list_schema_dialects
+from perdure._models.schemas.lint import find_violations
+from perdure._models.schemas.normalize import get_possible_types
 from tests.wire.recordings import LONG, recordings
 
 ALL = list_schema_dialects()

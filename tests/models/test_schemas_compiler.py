@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect, list_schema_dialects
-from perdure.models.schemas.dialect_schema_builders import build_truncated_schema
-from perdure.models.schemas.dialect_table import DIALECTS, is_portable_pattern
-from perdure.models.schemas.schema_upgrade import upgrade_schema_draft
-from perdure.models.schemas.unsupported_keyword_notes import build_description_field, describe_keyword
+from perdure._core.values.error import ConfigError
+from perdure._models.schemas.build import build_truncated_schema
+from perdure._models.schemas.compile import can_be_strict, compile_schema, get_lenient_dialect, list_schema_dialects
+from perdure._models.schemas.dialects import DIALECTS, is_portable_pattern
+from perdure._models.schemas.normalize import upgrade_schema_draft
+from perdure._models.schemas.notes import build_description_field, describe_keyword
 
 TEXT: dict[str, Any] = {"type": "string"}
 NUMBER: dict[str, Any] = {"type": "integer"}
@@ -370,7 +370,7 @@ def test_a_reference_that_leads_nowhere_is_told_in_full(reference: str, told: st
 
 @pytest.mark.parametrize("rules", ["gemini", "openai_strict"])
 def test_a_schema_of_too_many_nodes_is_cut_off_as_a_whole(rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perdure.models.schemas.compiler.MAX_NODES", 40)
+    monkeypatch.setattr("perdure._models.schemas.compile.MAX_NODES", 40)
 
     def wide(count: int) -> Any:
         return of(**{f"of_many_{number}": TEXT for number in range(count)})
@@ -384,7 +384,7 @@ def test_a_schema_of_too_many_nodes_is_cut_off_as_a_whole(rules: str, monkeypatc
 
 
 def test_members_of_all_of_count_as_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perdure.models.schemas.compiler.MAX_NODES", 40)
+    monkeypatch.setattr("perdure._models.schemas.compile.MAX_NODES", 40)
 
     def joined(count: int) -> Any:
         return of(of_many={"type": "string", "allOf": [{"minLength": 1}] * count})

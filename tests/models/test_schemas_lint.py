@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure.models.schemas import find_violations
+from perdure._models.schemas.lint import find_violations
 
 TEXT: dict[str, Any] = {"type": "string"}
 CLOSED: dict[str, Any] = {"additionalProperties": False}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.models.schemas.merge import MAX_LEVELS, is_same_json, merge_schemas
+from perdure._models.schemas.merge import MAX_LEVELS, is_same_json, merge_schemas
 
 TEXT, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
 

@@ -3,7 +3,8 @@
 import pytest
 
 from perdure import Agent, Settings
-from perdure.core.event import (
+from perdure._core.model.protocol import Request, assemble_reply
+from perdure._core.values.event import (
     CitationAdded,
     ModelEvent,
     ReplyFinished,
@@ -12,20 +13,19 @@ from perdure.core.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure.core.message import Citation, Message, Text, Thinking, ToolCall, Usage
-from perdure.core.model import Request, assemble_reply
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.model_builder import load_wire
-from perdure.models.profile import Profile
-from perdure.models.provider_catalog import WireName
-from perdure.models.think_tag_writer import (
+from perdure._core.values.message import Citation, Message, Text, Thinking, ToolCall, Usage
+from perdure._models.builder import load_wire
+from perdure._models.catalogue.entry import WireName
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.think_tags import (
     ThinkingToTagsConverter,
     add_think_tags,
     remove_think_tags,
     shift_citation,
     with_think_tags,
 )
-from perdure.testing import Reply, ScriptedModel
+from perdure._testing.model import Reply, ScriptedModel
 
 
 def shown(*events: ModelEvent) -> Message:

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.models.throttle import Throttle, get_shared_throttle, set_api_key_limits
-from perdure.models.throttle_state import RequestSlot
-from perdure.testing import FakeClock
+from perdure._core.values.error import ConfigError
+from perdure._models.endpoint.throttle import Throttle, get_shared_throttle, set_api_key_limits
+from perdure._models.endpoint.throttle_state import RequestSlot
+from perdure._testing.clock import FakeClock
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.models.throttle_state import (
+from perdure._models.endpoint.throttle_state import (
     ASSUME_ACCEPTED_SECONDS,
     MAX_PAUSE_SECONDS,
     ThrottleState,

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from perdure import Agent, tool
-from perdure.core.message import Message, Text, ToolCall, ToolResult, tool_message, user
-from perdure.core.model import Request, sanitize_reply
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.model_builder import load_wire
-from perdure.models.profile import Profile
-from perdure.models.tool_call_id_translation import CallIdTranslator
-from perdure.testing import ScriptedModel
+from perdure._core.model.protocol import Request, sanitize_reply
+from perdure._core.values.message import Message, Text, ToolCall, ToolResult, tool_message, user
+from perdure._models.builder import load_wire
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.tools import CallIdTranslator
+from perdure._testing.model import ScriptedModel
 
 KIMI = Profile(provider="groq", model="kimi-k2")
 KIMI_ID, OTHER_ID = "functions.weather:0", "functions.weather:1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.models.tool_names import sanitize_tool_name
+from perdure._models.wires.tools import sanitize_tool_name
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from perdure import models
-from perdure.models import list_provider_statuses, register
-from perdure.models import usable_providers as availability
-from perdure.models.provider_catalog import PROVIDERS
-from perdure.testing import ScriptedModel
+from perdure._models import registry
+from perdure._models.catalogue import status as availability
+from perdure._models.catalogue.providers import PROVIDERS
+from perdure._models.registry import list_provider_statuses, register
+from perdure._testing.model import ScriptedModel
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def _bare_environment(monkeypatch, tmp_path):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.delenv("CODEX_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(models, "_factories", {})
+    monkeypatch.setattr(registry, "_factories", {})
 
 
 def offer(name):
@@ -130,7 +130,7 @@ def test_what_needs_no_key_says_so(tmp_path):
 
 @pytest.mark.parametrize(("command", "available"), [("", True), ("pip install x", False)])
 def test_local_weights_are_there_when_nothing_is_to_be_installed(monkeypatch, command, available):
-    monkeypatch.setattr("perdure.models.local.get_install_command", lambda: command)
+    monkeypatch.setattr("perdure._models.local.weights.get_install_command", lambda: command)
     assert (offer("local").available, offer("local").why) == (available, command or "runs in this process")
 
 

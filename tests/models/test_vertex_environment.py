@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from perdure.models.vertex_environment import find_location, find_project, get_adc_path
+from perdure._models.wires.google_environment import find_location, find_project, get_adc_path
 
 PROJECTS = ("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "VERTEXAI_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
 LOCATIONS = ("GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION", "VERTEXAI_LOCATION", "CLOUD_ML_REGION")

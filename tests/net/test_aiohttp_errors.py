@@ -11,9 +11,15 @@ import pytest
 from aiohttp import http_exceptions
 from aiohttp.client_reqrep import ConnectionKey
 
-from perdure.net.aiohttp_errors import convert_read_error, convert_request_error, is_connection_dropped
-from perdure.net.error import HostUnreachable, HttpTimeoutExceeded, InvalidResponse, NetError, ResponseCutOff
-from perdure.net.transport import Deadlines
+from perdure._io.http.pool import convert_read_error, convert_request_error, is_connection_dropped
+from perdure._io.http.transport import (
+    Deadlines,
+    HostUnreachable,
+    HttpTimeoutExceeded,
+    InvalidResponse,
+    NetError,
+    ResponseCutOff,
+)
 
 KEY: Any = ConnectionKey("host.example", 443, True, True, None, None, None)
 

@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
-from perdure.net.bounded_body import BoundedBody
-from perdure.net.error import InvalidResponse, ResponseCutOff
+from perdure._io.http.body import BoundedBody
+from perdure._io.http.transport import InvalidResponse, ResponseCutOff
 
 TEXT = b"hello " * 1_000
 

@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from perdure.net.checked_resolver import CheckedResolver, check_socket_address, look_up_host
-from perdure.net.egress_policy import EgressPolicy
-from perdure.net.error import EgressDenied
+from perdure._io.egress.policy import EgressPolicy
+from perdure._io.egress.resolver import CheckedResolver, check_socket_address, look_up_host
+from perdure._io.http.transport import EgressDenied
 
 PUBLIC = "93.184.216.34"
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from perdure.net.connection_pool import HttpConnectionPool, ReceivedResponse, find_proxy
-from perdure.net.error import HttpTimeoutExceeded, ResponseCutOff, ResponseTooLarge
-from perdure.net.shared_timeout_timer import MAX_CHECK_SECONDS, SharedTimeoutTimer
-from perdure.net.transport import Deadlines
+from perdure._io.http.pool import HttpConnectionPool, ReceivedResponse, find_proxy
+from perdure._io.http.timeouts import MAX_CHECK_SECONDS, SharedTimeoutTimer
+from perdure._io.http.transport import Deadlines, HttpTimeoutExceeded, ResponseCutOff, ResponseTooLarge
 
 
 class Loop:
@@ -110,7 +109,7 @@ async def test_closing_from_another_thread_waits_until_the_connections_are_close
 
 
 async def test_of_very_many_addresses_only_some_are_remembered(monkeypatch):
-    monkeypatch.setattr("perdure.net.connection_pool._MOST_ADDRESSES", 3)
+    monkeypatch.setattr("perdure._io.http.pool._MOST_ADDRESSES", 3)
     pool = HttpConnectionPool(Deadlines(), 1000)
     try:
         urls = [f"http://host.example/{number}" for number in range(8)]

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from perdure import ConfigError
-from perdure.net.egress_client import EgressClient, FetchedResponse
-from perdure.net.egress_policy import EgressPolicy
-from perdure.net.error import (
+from perdure._io.egress.client import EgressClient, FetchedResponse
+from perdure._io.egress.policy import EgressPolicy
+from perdure._io.http.transport import (
     EgressDenied,
     HostUnreachable,
     HttpTimeoutExceeded,

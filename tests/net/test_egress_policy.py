@@ -3,9 +3,9 @@
 import pytest
 
 from perdure import ConfigError
-from perdure.core.url_target import UrlTarget
-from perdure.net.egress_policy import EgressPolicy
-from perdure.net.error import EgressDenied
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._io.egress.policy import EgressPolicy
+from perdure._io.http.transport import EgressDenied
 
 ANYWHERE = EgressPolicy()
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.net.egress_policy import EgressPolicy
-from perdure.net.egress_proxy import EgressProxy, ProxyLimits
+from perdure._core.values.error import ConfigError
+from perdure._io.egress.policy import EgressPolicy
+from perdure._io.egress.proxy import EgressProxy, ProxyLimits
 from tests.net.connections import watch_connections
 from tests.wire.server import Playback, Reply
 

@@ -12,8 +12,10 @@ from typing import NoReturn
 
 import pytest
 
-from perdure.net.egress_policy import EgressPolicy
-from perdure.net.error import (
+from perdure._io.egress.policy import EgressPolicy
+from perdure._io.http.pooled import HttpTransport, get_shared_transport
+from perdure._io.http.transport import (
+    Deadlines,
     HostUnreachable,
     HttpTimeoutExceeded,
     InvalidResponse,
@@ -21,8 +23,6 @@ from perdure.net.error import (
     ResponseCutOff,
     ResponseTooLarge,
 )
-from perdure.net.pooled_http_transport import HttpTransport, get_shared_transport
-from perdure.net.transport import Deadlines
 from tests.doubles import SECONDS
 from tests.wire.server import Playback, Reply, at_random, each_byte, gzipped, json_reply, sse
 
@@ -338,7 +338,7 @@ def test_a_transport_that_nobody_has_any_more_closes_its_connections():
 
 FORGOTTEN = """
 import asyncio, gc, sys
-from perdure.net.pooled_http_transport import HttpTransport
+from perdure._io.http.pooled import HttpTransport
 async def ask():
     async with http.post(sys.argv[1], {}, b"{}") as answer:
         return await answer.read(10)
@@ -363,8 +363,8 @@ def test_nobody_is_told_of_sessions_that_were_not_closed():
 
 AT_THE_END = """
 import sys
-from perdure.net.pooled_http_transport import get_shared_transport
-from perdure.runtime.background_loop import run_on_background_loop
+from perdure._io.http.pooled import get_shared_transport
+from perdure._runtime.agent.sync_loop import run_on_background_loop
 async def ask():
     async with get_shared_transport().post(sys.argv[1], {}, b"{}") as answer:
         return await answer.read(10)
@@ -386,10 +386,7 @@ def test_a_process_that_ends_with_open_connections_ends_quietly():
 
 
 def test_importing_it_does_not_import_aiohttp():
-    code = (
-        "import sys, perdure.net.pooled_http_transport as net; net.get_shared_transport(); "
-        "print('aiohttp' in sys.modules)"
-    )
+    code = "import sys, perdure._io.http.pooled as net; net.get_shared_transport(); print('aiohttp' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert ended.stdout == "False\n"
 

@@ -4,7 +4,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
 
-from perdure.net.public_addresses import is_metadata_address, is_public_address, list_embedded_ipv4, unmap_address
+from perdure._io.egress.policy import is_metadata_address, is_public_address, list_embedded_ipv4, unmap_address
 from tests.seeds import chance
 
 PUBLIC = ["8.8.8.8", "93.184.216.34", "1.1.1.1", "172.15.0.1", "172.32.0.1", "100.63.255.255", "100.128.0.0"]

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from perdure.net.shared_timeout_timer import MAX_CHECK_SECONDS, FirstByteTimer, SharedTimeoutTimer
+from perdure._io.http.timeouts import MAX_CHECK_SECONDS, FirstByteTimer, SharedTimeoutTimer
 from tests.doubles import SECONDS, until
 
 

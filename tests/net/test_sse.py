@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.net.error import ResponseTooLarge
-from perdure.net.sse import SseParser
+from perdure._io.http.sse import SseParser
+from perdure._io.http.transport import ResponseTooLarge
 
 WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])

@@ -8,10 +8,8 @@ from typing import Any, cast
 import pytest
 
 from perdure import Agent
-from perdure.models import openai_compatible
-from perdure.net.error import NetError
-from perdure.net.pooled_http_transport import HttpTransport
-from perdure.net.tap import (
+from perdure._io.http.pooled import HttpTransport
+from perdure._io.http.tap import (
     TappedRequest,
     _TappedResponse,
     mask_headers,
@@ -20,6 +18,8 @@ from perdure.net.tap import (
     tap_models,
     tapped,
 )
+from perdure._io.http.transport import NetError
+from perdure._models.registry import openai_compatible
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
 
 STREAM = sse({"a": 1}, {"b": "ü"}) + b": ping\n\ndata: no end"
@@ -92,7 +92,7 @@ async def test_a_tap_sees_what_came_before_the_answer_broke_off(http):
 
 
 async def test_a_line_without_an_end_is_shown_in_pieces(http, monkeypatch):
-    monkeypatch.setattr("perdure.net.tap.MAX_EVENT_BYTES", 100)
+    monkeypatch.setattr("perdure._io.http.tap.MAX_EVENT_BYTES", 100)
     seen = Seen()
     async with (
         Playback([Reply(b"x" * 1000, cuts=at_random(1, 50))]) as server,
@@ -106,7 +106,7 @@ async def test_a_line_without_an_end_is_shown_in_pieces(http, monkeypatch):
 
 @pytest.mark.parametrize(("size", "lines"), [(100, [b"x" * 100 + b"!\n"]), (101, [b"x" * 101, b"!\n"])])
 async def test_a_line_may_be_exactly_as_long_as_an_event_before_it_is_shown_in_pieces(monkeypatch, size, lines):
-    monkeypatch.setattr("perdure.net.tap.MAX_EVENT_BYTES", 100)
+    monkeypatch.setattr("perdure._io.http.tap.MAX_EVENT_BYTES", 100)
     seen = Seen()
     answer = _TappedResponse(
         cast("Any", InPieces(b"x" * size, b"!\n")), TappedRequest(1, "GET", "http://host.example", {}, b""), (seen,)

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from perdure.core.event import Entry
-from perdure.replaying.replay import Divergence, ReplayReport, Source, replay
-from perdure.runtime.agent import Agent
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel
+from perdure._core.values.event import Entry
+from perdure._runtime.agent.agent import Agent
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel
+from perdure._work.replay.differences import Divergence
+from perdure._work.replay.replay import ReplayReport, Source, replay
 
 
 async def agreeing(agent: Agent[Any], **given: Any) -> ReplayReport:

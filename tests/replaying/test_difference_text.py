@@ -2,7 +2,8 @@
 
 import pytest
 
-from perdure.core.event import (
+from perdure._core.model.protocol import Request, ToolSpec
+from perdure._core.values.event import (
     AutoContinued,
     Compacted,
     CompactionStarted,
@@ -17,7 +18,7 @@ from perdure.core.event import (
     ToolStarted,
     ViewChanged,
 )
-from perdure.core.message import (
+from perdure._core.values.message import (
     Citation,
     Status,
     Text,
@@ -28,8 +29,7 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.core.model import Request, ToolSpec
-from perdure.replaying.difference_text import (
+from perdure._work.replay.differences import (
     Divergence,
     describe_difference,
     describe_event,

@@ -2,15 +2,14 @@
 
 import pytest
 
-from perdure.core.event import (
+from perdure._core.model.protocol import Request
+from perdure._core.values.event import (
     Compacted,
     CompactionStarted,
     Entry,
-    Event,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
-    QuestionAsked,
     RunEnded,
     RunStarted,
     ToolFinished,
@@ -19,11 +18,11 @@ from perdure.core.event import (
     TurnStarted,
     ViewChanged,
 )
-from perdure.core.message import Text, ToolResult, assistant, user
-from perdure.core.model import Request
-from perdure.replaying.difference_text import NOTHING, Divergence
-from perdure.replaying.log_comparison import LogComparer, ReplayStopped, _describe_prefix_difference, get_call_id
-from perdure.replaying.recorded_log_index import index_recorded_log
+from perdure._core.values.event_class import Event, QuestionAsked
+from perdure._core.values.message import Text, ToolResult, assistant, user
+from perdure._work.replay.comparison import LogComparer, ReplayStopped, _describe_prefix_difference, get_call_id
+from perdure._work.replay.differences import NOTHING, Divergence
+from perdure._work.replay.log import index_recorded_log
 
 STARTED, PROMPT, ENDED = RunStarted("a"), MessageAdded(user("Go.")), RunEnded("done")
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, ask, later, tool
-from perdure.core.tool import tool_from_schema
-from perdure.extensions import code_mode, tool_search
-from perdure.replaying.replay import replay
-from perdure.testing import ScriptedModel, call
+from perdure._core.tools.tool import tool_from_schema
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import code_mode, tool_search
+from perdure._work.replay.replay import replay
 
 CODE = """
 import asyncio, datetime

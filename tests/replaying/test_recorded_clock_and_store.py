@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from perdure.core.error import AllModelsFailed, ModelError, RateLimited
-from perdure.core.event import (
+from perdure._core.values.error import AllModelsFailed, ModelError, RateLimited
+from perdure._core.values.event import (
     CitationAdded,
     Entry,
     FailedOver,
@@ -20,9 +20,8 @@ from perdure.core.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure.core.message import Citation, Image, Message, Text, Thinking, ToolCall, Usage, user
-from perdure.replaying.log_comparison import LogComparer, ReplayStopped
-from perdure.replaying.recorded_clock_and_store import (
+from perdure._core.values.message import Citation, Image, Message, Text, Thinking, ToolCall, Usage, user
+from perdure._work.replay.clock import (
     ComparingStore,
     RecordedClock,
     build_discarded_deltas,
@@ -30,7 +29,8 @@ from perdure.replaying.recorded_clock_and_store import (
     build_reply_deltas,
     build_retry_event,
 )
-from perdure.replaying.recorded_log_index import index_recorded_log
+from perdure._work.replay.comparison import LogComparer, ReplayStopped
+from perdure._work.replay.log import index_recorded_log
 
 LOG = [Entry(1, 5.0, RunStarted("a", run_id="r")), Entry(2, 6.0, MessageAdded(user("Hello."), run_id="r"))]
 

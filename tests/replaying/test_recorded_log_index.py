@@ -2,17 +2,15 @@
 
 import pytest
 
-from perdure.core.error import StoreError
-from perdure.core.event import (
+from perdure._core.log.repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, ENDING_UNANSWERED
+from perdure._core.values.clock import SEPARATOR
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import (
     LOADED_TOOLS_NAME,
     Entry,
-    Event,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionWithdrawn,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -25,10 +23,9 @@ from perdure.core.event import (
     TurnStarted,
     ValueKept,
 )
-from perdure.core.interrupted_run_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, ENDING_UNANSWERED
-from perdure.core.message import Status, ToolCall, ToolResult, assistant, user
-from perdure.core.program_call_id import SEPARATOR
-from perdure.replaying.recorded_log_index import RecordedLog, index_recorded_log
+from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked, QuestionWithdrawn
+from perdure._core.values.message import Status, ToolCall, ToolResult, assistant, user
+from perdure._work.replay.log import RecordedLog, index_recorded_log
 
 
 def index(*events: Event) -> RecordedLog:

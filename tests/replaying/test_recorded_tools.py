@@ -6,23 +6,15 @@ from contextlib import asynccontextmanager
 import pytest
 
 from perdure import Agent, Budget, Limits, Permissions, ToolContext, Verdict, observed, tool
-from perdure.core.display_slot import Showable, SlotLifetime
-from perdure.core.event import (
-    QuestionAsked,
-    RunEnded,
-    RunWaiting,
-    SlotOpened,
-    SubagentStarted,
-    ToolFinished,
-    ToolStarted,
-    ValueKept,
-)
-from perdure.core.message import Status
-from perdure.credentials import MemoryVault
-from perdure.extensions import notebook
-from perdure.runtime.extension import Extension
-from perdure.runtime.subagents.delegation_tools import delegation
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.tools.slots import Showable, SlotLifetime
+from perdure._core.values.event import RunEnded, RunWaiting, SubagentStarted, ToolFinished, ToolStarted, ValueKept
+from perdure._core.values.event_class import QuestionAsked, SlotOpened
+from perdure._core.values.message import Status
+from perdure._credentials.vault import MemoryVault
+from perdure._runtime.agent.extension import Extension
+from perdure._runtime.subagents.delegation import delegation
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._tools.extensions import notebook
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging, with_session
 
 pytestmark = pytest.mark.resumed

@@ -2,17 +2,15 @@
 
 import pytest
 
-from perdure.core.event import (
+from perdure._core.values.clock import SEPARATOR
+from perdure._core.values.event import (
     Compacted,
     CompactionStarted,
     Entry,
-    Event,
     InboxResolved,
     MessageAdded,
     ModelReplied,
     ModelRequested,
-    QuestionAnswered,
-    QuestionAsked,
     ReplyDiscarded,
     RunEnded,
     RunResumed,
@@ -25,9 +23,9 @@ from perdure.core.event import (
     ValueKept,
     ViewChanged,
 )
-from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, assistant, user
-from perdure.core.program_call_id import SEPARATOR
-from perdure.replaying.run_segment import (
+from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked
+from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, assistant, user
+from perdure._work.replay.log import (
     Beginning,
     RecordedExchange,
     RunSegment,

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from perdure.testing import ScriptedModel
+from perdure._testing.model import ScriptedModel
 
 FINDING = {
     "severity": "major",

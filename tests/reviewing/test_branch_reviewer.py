@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, ProviderDown, Usage
-from perdure.core.error import ConfigError, PerdureError
-from perdure.reviewing import BranchReviewer, Finding, Review, ReviewedFinding, branch_reviewer
-from perdure.reviewing.branch_reviewer import INSTRUCTIONS
-from perdure.reviewing.review import FailedReviewer
-from perdure.testing import Reply, call
+from perdure._core.values.error import ConfigError, PerdureError
+from perdure._testing.model import Reply, call
+from perdure._work.judging.reviews import reviewer as branch_reviewer
+from perdure._work.judging.reviews.review import FailedReviewer, Finding, Review, ReviewedFinding
+from perdure._work.judging.reviews.reviewer import INSTRUCTIONS, BranchReviewer
 from tests.coming_from.shows import shows
 from tests.reviewing.conftest import FINDING, answer, git, reviewer
 

@@ -5,9 +5,8 @@ import random
 import pytest
 from markdown_it import MarkdownIt
 
-from perdure.reviewing.markdown_escaping import begins_with_code, escape_blocks, escape_line
-from perdure.reviewing.review import Finding, Review, ReviewedFinding
-from perdure.reviewing.review_markdown import render_review
+from perdure._work.judging.reviews.markdown import begins_with_code, escape_blocks, escape_line, render_review
+from perdure._work.judging.reviews.review import Finding, Review, ReviewedFinding
 
 OURS = ["Review of", "1. major: title", "2. note: last", "Left out"]
 HOSTILE = [

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.reviewing.path_filtered_git import PathFilteredGit
-from perdure.toolkits.git_tools import EXCLUDED, GitOutput
+from perdure._core.values.error import ToolError
+from perdure._tools.git.tools import EXCLUDED, GitOutput
+from perdure._work.judging.reviews.reviewer import PathFilteredGit
 
 
 class NotedGit:

@@ -2,8 +2,7 @@
 
 import json
 
-from perdure.reviewing import Finding, Review, ReviewedFinding, Severity
-from perdure.reviewing.review import sort_findings
+from perdure._work.judging.reviews.review import Finding, Review, ReviewedFinding, Severity, sort_findings
 
 
 def found(severity: Severity, file: str = "a.py", line: int | None = 1, agreement: float = 1.0) -> ReviewedFinding:

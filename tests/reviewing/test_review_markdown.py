@@ -1,7 +1,7 @@
 """A review as a page of Markdown."""
 
-from perdure.reviewing.review import FailedReviewer, Finding, Review, ReviewedFinding
-from perdure.reviewing.review_markdown import render_review
+from perdure._work.judging.reviews.markdown import render_review
+from perdure._work.judging.reviews.review import FailedReviewer, Finding, Review, ReviewedFinding
 
 
 def test_a_page_has_every_finding_with_its_place_agreement_and_fix():

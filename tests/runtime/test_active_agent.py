@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Limits, Role, tool
-from perdure.context.compaction import Compaction
-from perdure.context.compaction_strategies import keep_recent
-from perdure.core.event import SessionConfigured
-from perdure.runtime.active_agent import choose_compaction, encode_compaction
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._context.history.compaction import Compaction
+from perdure._context.history.strategies import keep_recent
+from perdure._core.values.event import SessionConfigured
+from perdure._runtime.agent.active import choose_compaction, encode_compaction
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import log_of, of
 
 POLITE, TERSE = Role("polite", "Be polite."), Role("terse", "Be terse.")
@@ -83,8 +83,8 @@ async def test_the_run_comes_before_the_session_and_that_before_the_agent(
     monkeypatch, of_the_run, of_the_session, of_the_agent, answers
 ):
     words = {"demo": "demo", "demo:words": "session", "demo:a": "a", "demo:b": "b"}
-    monkeypatch.setattr("perdure.runtime.active_agent.open_model", lambda name: ScriptedModel(words[name]))
-    monkeypatch.setattr("perdure.runtime.session.open_model", lambda name: words[name])
+    monkeypatch.setattr("perdure._runtime.agent.active.open_model", lambda name: ScriptedModel(words[name]))
+    monkeypatch.setattr("perdure._runtime.session.session.open_model", lambda name: words[name])
     roles = [Role("a", "A.", model="demo:a"), Role("b", "B.", model="demo:b"), Role("plain", "Plain.")]
     session = Agent(ScriptedModel("own"), roles=roles, role=of_the_agent).session("s")
     await session.configure(**of_the_session)

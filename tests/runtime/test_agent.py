@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Entry, Limits, Settings, ToolContext, allow_all, max_turns, react, tool
-from perdure.core.error import Unchangeable
-from perdure.core.event import RunEnded
-from perdure.core.stop_conditions import GUARDRAILS
-from perdure.credentials import EnvironmentVault
-from perdure.runtime.extension import Extension
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call
+from perdure._core.run.stop import GUARDRAILS
+from perdure._core.values.error import Unchangeable
+from perdure._core.values.event import RunEnded
+from perdure._credentials.vault import EnvironmentVault
+from perdure._runtime.agent.extension import Extension
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held, NotedStore, log_of, of, until
 
 pytestmark = pytest.mark.resumed

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from perdure import Agent, tool
-from perdure.runtime import asyncio_tasks
-from perdure.runtime.asyncio_tasks import MAX_READY_HANDLES, start_task_eagerly
-from perdure.testing import ScriptedModel, call
+from perdure._runtime import tasks
+from perdure._runtime.tasks import MAX_READY_HANDLES, start_task_eagerly
+from perdure._testing.model import ScriptedModel, call
 
 OLDER = SimpleNamespace(version_info=(3, 11))
 
@@ -21,7 +21,7 @@ OLDER = SimpleNamespace(version_info=(3, 11))
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to begin a task; what is done on Python 3.11 works on later ones as well."""
     if request.param == "Python 3.11":
-        monkeypatch.setattr(asyncio_tasks, "sys", OLDER)
+        monkeypatch.setattr(tasks, "sys", OLDER)
     return str(request.param)
 
 
@@ -191,7 +191,7 @@ async def test_a_task_begins_with_the_next_turn_of_a_loop_that_has_much_to_do(
         begun.append("task")
         return "done"
 
-    monkeypatch.setattr(asyncio_tasks, "sys", OLDER)
+    monkeypatch.setattr(tasks, "sys", OLDER)
     loop, called, begun = asyncio.get_running_loop(), list[int](), list[str]()
     for number in range(waiting):
         loop.call_soon(called.append, number)
@@ -214,7 +214,7 @@ async def test_a_callback_of_another_thread_that_comes_between_delays_the_task(m
         return "done"
 
     begun: list[str] = []
-    monkeypatch.setattr(asyncio_tasks, "sys", OLDER)  # from Python 3.12 on, asyncio itself begins tasks at once
+    monkeypatch.setattr(tasks, "sys", OLDER)  # from Python 3.12 on, asyncio itself begins tasks at once
     monkeypatch.setattr(asyncio, "Task", DelayedTask)
     task = start_task_eagerly(work())
     assert begun == []

@@ -27,12 +27,15 @@ from perdure import (
     tool,
     tool_from_schema,
 )
-from perdure.core.event import PermissionDecided, QuestionAnswered, QuestionWithdrawn
-from perdure.core.permissions import PermissionRequest, get_gate_grants
-from perdure.runtime.subagents.delegation_tools import delegation
-from perdure.stores import namespaced, open_store
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.permission.gate import get_gate_grants
+from perdure._core.permission.request import PermissionRequest
+from perdure._core.values.event import PermissionDecided
+from perdure._core.values.event_class import QuestionAnswered, QuestionWithdrawn
+from perdure._runtime.subagents.delegation import delegation
+from perdure._stores import open_store
+from perdure._stores.memory import MemoryStore
+from perdure._stores.wrappers.namespace import namespaced
+from perdure._testing.model import ScriptedModel, call, calls
 from tests.doubles import log_of, of
 from tests.runtime.subagents.family import left_behind
 
@@ -174,7 +177,7 @@ async def test_an_approval_for_ever_of_one_folder_does_not_hold_in_another(tmp_p
 
 
 async def test_the_project_of_the_agent_is_what_counts_if_it_has_one(tmp_path, monkeypatch):
-    from perdure.context.project_instructions import Project
+    from perdure._context.project import Project
 
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     (tmp_path / "repo" / "sub").mkdir()
@@ -286,7 +289,7 @@ async def test_of_two_calls_in_one_question_the_warning_names_the_one_whose_tool
 PROGRAM = """
 import asyncio, sys
 from perdure import Agent, Permissions, later, tool
-from perdure.testing import ScriptedModel, call
+from perdure._testing.model import ScriptedModel, call
 
 @tool(permission=True)
 async def refund(order: str) -> str:
@@ -685,8 +688,8 @@ def test_a_target_must_be_a_parameter_of_the_tool():
 
 
 def test_every_store_says_which_one_it_is(tmp_path):
-    from perdure.core.approval_binding import identify_store
-    from perdure.stores import listened
+    from perdure._core.values.binding import identify_store
+    from perdure._stores.wrappers.listened import listened
 
     sqlite, file = open_store(f"sqlite:{tmp_path}/a.db"), open_store(f"file:{tmp_path}/b")
     memory = MemoryStore()

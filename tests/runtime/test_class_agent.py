@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec import Struct
 
-from perdure.core.error import ConfigError, PerdureError
-from perdure.core.stop_conditions import Limits, Step
-from perdure.core.tool import ToolContext, tool
-from perdure.runtime.agent import Agent
-from perdure.runtime.class_agent import agent_of, tools_of
-from perdure.testing import ScriptedModel, call
+from perdure._core.run.stop import Limits, Step
+from perdure._core.tools.context import ToolContext
+from perdure._core.tools.tool import tool
+from perdure._core.values.error import ConfigError, PerdureError
+from perdure._runtime.agent.agent import Agent
+from perdure._runtime.agent.class_agent import agent_of, tools_of
+from perdure._testing.model import ScriptedModel, call
 
 
 class Quay:

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, NotAnswered, Session, ToolContext, tool
-from perdure.interaction import Confirm, PlainText, SlotView
-from perdure.runtime import session_display_slots, stored_session
-from perdure.testing import ScriptedModel, call
+from perdure._people.kinds import Confirm, PlainText
+from perdure._people.view import SlotView
+from perdure._runtime.session import slots, stored
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS, until
 
 
 @pytest.fixture(autouse=True)
 def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_display_slots, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(stored_session, "WATCH_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(slots, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(stored, "WATCH_POLL_SECONDS", 0.01)
 
 
 class Screen:

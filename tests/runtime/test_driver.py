@@ -28,8 +28,11 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core import fault_injection as faults
-from perdure.core.event import (
+from perdure._core.log.store import Lease
+from perdure._core.people.mailbox import build_message_post
+from perdure._core.run.run import Run
+from perdure._core.values import faults
+from perdure._core.values.event import (
     MessageAdded,
     ModelRequested,
     PostTaken,
@@ -41,14 +44,11 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.message import Message, Status, StopReason, ToolCall, ToolResult
-from perdure.core.run import Run
-from perdure.core.run_mailbox import build_message_post
-from perdure.core.store import Lease
-from perdure.runtime.driver import SessionDriver, pass_post_to_run
-from perdure.runtime.driver_commands import WakeCommand
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Scripted, ScriptedModel, call, calls, pause
+from perdure._core.values.message import Message, Status, StopReason, ToolCall, ToolResult
+from perdure._runtime.session.commands import WakeCommand
+from perdure._runtime.session.driver import SessionDriver, pass_post_to_run
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import Scripted, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, crashed, elsewhere, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 
@@ -382,7 +382,7 @@ async def test_to_take_over_or_not_is_yes_or_no():
 
 
 async def test_what_another_process_posts_is_found_by_looking(monkeypatch):
-    monkeypatch.setattr("perdure.runtime.post_delivery.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("perdure._runtime.session.posts.POLL_SECONDS", 0.001)
     store, held = MemoryStore(), Held()
     session = Agent(ScriptedModel(call("held"), "Left it is."), tools=[held.tool], store=store).session("s")
     going = asyncio.ensure_future(session.run("Go"))
@@ -397,7 +397,7 @@ async def test_what_another_process_posts_is_found_by_looking(monkeypatch):
 
 
 async def test_a_store_that_fails_while_it_is_asked_for_posts_does_not_end_the_run(monkeypatch, caplog):
-    monkeypatch.setattr("perdure.runtime.post_delivery.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("perdure._runtime.session.posts.POLL_SECONDS", 0.001)
 
     class Flaky(MemoryStore):
         asked = 0
@@ -739,7 +739,7 @@ async def test_a_session_whose_log_lost_an_entry_can_be_gone_on_with(tmp_path):
 
 
 async def test_a_run_that_is_driven_elsewhere_can_be_watched(tmp_path, monkeypatch):
-    monkeypatch.setattr("perdure.runtime.stored_session.WATCH_POLL_SECONDS", 0.01)
+    monkeypatch.setattr("perdure._runtime.session.stored.WATCH_POLL_SECONDS", 0.01)
     driver = Agent(ScriptedModel("One.", "Two."), store=f"sqlite:{tmp_path / 's.db'}")
     await driver.session("s").run("1?")
     before = len(await driver.store.read("s"))

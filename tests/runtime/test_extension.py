@@ -19,18 +19,20 @@ from perdure import (
     observed,
     tool,
 )
-from perdure.context.agent_role import Role
-from perdure.core.error import ConfigError
-from perdure.core.event import ModelRequested, RunEnded, ToolsChanged, ViewChanged
-from perdure.core.message import Message, user
-from perdure.core.model_and_tool_wrappers import after, truncated
-from perdure.core.run import Accepted, Retry, Run
-from perdure.core.stop_conditions import Step
-from perdure.core.tool import Tool
-from perdure.runtime.extension import Extension
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Recorder, ScriptedModel, call
-from perdure.toolkits.post_to_inbox_tool import post_to_inbox
+from perdure._context.role import Role
+from perdure._core.model.wrappers import after, truncated
+from perdure._core.run.run import Run
+from perdure._core.run.spec import Accepted, Retry
+from perdure._core.run.stop import Step
+from perdure._core.tools.tool import Tool
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import ModelRequested, RunEnded, ToolsChanged, ViewChanged
+from perdure._core.values.message import Message, user
+from perdure._runtime.agent.extension import Extension
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
+from perdure._tools.people import post_to_inbox
 from tests.doubles import log_of, of
 
 pytestmark = pytest.mark.resumed

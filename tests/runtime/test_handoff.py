@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Limits, Model
-from perdure.core.event import Entry, ModelRequested, RunStarted, SessionConfigured, ToolStarted, ViewChanged
-from perdure.core.fold import fold_events
-from perdure.core.store import Store
-from perdure.runtime.extension import Extension
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.log.fold import fold_events
+from perdure._core.log.store import Store
+from perdure._core.values.event import Entry, ModelRequested, RunStarted, SessionConfigured, ToolStarted, ViewChanged
+from perdure._runtime.agent.extension import Extension
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import NotedStore, log_of, of
 from tests.runtime.subagents.family import act_tool, following, left_behind, left_behind_in
 from tests.transcript import assert_valid

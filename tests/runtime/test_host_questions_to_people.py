@@ -7,19 +7,21 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Command, ConfigError, NotAnswered, Session, UsageError
-from perdure.core.event import SlotClosed, SlotOpened, SlotUpdated
-from perdure.core.store import Store
-from perdure.interaction import Choice, Confirm, PlainText, Progress
-from perdure.runtime import session_display_slots, stored_session
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._core.log.store import Store
+from perdure._core.values.event_class import SlotClosed, SlotOpened, SlotUpdated
+from perdure._people.kinds import Choice, Confirm, PlainText, Progress
+from perdure._runtime.session import slots as session_display_slots
+from perdure._runtime.session import stored
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS, Held, log_of, of, rounds
 
 
 @pytest.fixture(autouse=True)
 def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_display_slots, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(stored_session, "WATCH_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(stored, "WATCH_POLL_SECONDS", 0.01)
 
 
 def session_of(*replies: Any, store: Store | None = None, **options: Any) -> Session:

@@ -23,13 +23,13 @@ from perdure import (
     tool_message,
     user,
 )
-from perdure.core import content_limit
-from perdure.core.event import MessageAdded, RunStarted
-from perdure.core.message import Audio
-from perdure.core.permissions import Permissions
-from perdure.stores import open_store
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.model import size_limit
+from perdure._core.permission.gate import Permissions
+from perdure._core.values.event import MessageAdded, RunStarted
+from perdure._core.values.message import Audio
+from perdure._stores import open_store
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import Held, crashed, log_of, of
 from tests.transcript import assert_valid
 
@@ -298,7 +298,7 @@ async def test_an_imported_result_that_ended_its_run_does_not_end_the_next_one()
 async def test_a_conversation_with_more_in_one_message_than_can_be_stored_is_refused(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content_limit, "MAX_CONTENT_CHARACTERS", 100)
+    monkeypatch.setattr(size_limit, "MAX_CONTENT_CHARACTERS", 100)
     session = session_of()
     words, result = ("x" * 101, "rain") if place == "the reply" else ("Hm.", "x" * 101)
     reply = assistant([Text(words), ToolCall("a", "weather", "{}")])

@@ -14,14 +14,14 @@ from perdure import (
     tool,
     user,
 )
-from perdure.context.compaction_strategies import keep_recent
-from perdure.core.message import Message, Text
-from perdure.core.model import Request
-from perdure.core.provenance import list_message_sources
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.post_to_inbox_tool import post_to_inbox
+from perdure._context.history.strategies import keep_recent
+from perdure._core.model.protocol import Request
+from perdure._core.values.message import Message, Text
+from perdure._core.values.provenance import list_message_sources
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.people import post_to_inbox
 from tests.core.test_provenance import sending, statuses
 from tests.models.authors import AUTHORS
 

@@ -7,19 +7,14 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Post, Session, ToolContext, tool
-from perdure.core.event import (
-    MessageAdded,
-    QuestionAsked,
-    RunStarted,
-    RunWaiting,
-    ToolStarted,
-)
-from perdure.core.message import Message, ToolCall, user
-from perdure.core.store import Store
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.log.store import Store
+from perdure._core.values.event import MessageAdded, RunStarted, RunWaiting, ToolStarted
+from perdure._core.values.event_class import QuestionAsked
+from perdure._core.values.message import Message, ToolCall, user
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS, crashed
 
 STORES = ("memory", "file", "sqlite")

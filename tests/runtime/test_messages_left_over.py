@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Session, user
-from perdure.core.event import MessageAdded, PostTaken, RunStarted
-from perdure.core.run_mailbox import CANCEL_POST
-from perdure.core.store import Post
-from perdure.replaying.replay import replay
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.log.store import Post
+from perdure._core.people.mailbox import CANCEL_POST
+from perdure._core.values.event import MessageAdded, PostTaken, RunStarted
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
+from perdure._work.replay.replay import replay
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 
 

@@ -18,13 +18,13 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.event import RunEnded, RunStarted
-from perdure.core.loop import react
-from perdure.core.message import Message
-from perdure.core.outcome import Outcome
-from perdure.core.run import Run
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.run.loop import react
+from perdure._core.run.outcome import Outcome
+from perdure._core.run.run import Run
+from perdure._core.values.event import RunEnded, RunStarted
+from perdure._core.values.message import Message
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import log_of, of
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, Session, ToolContext, Verdict, allow_all, tool
-from perdure.core.event import RunStarted, ToolStarted
-from perdure.core.store import Store
-from perdure.core.thread_pool import set_tool_threads
-from perdure.runtime.subagents.delegation_tools import delegation
-from perdure.stores import namespaced
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.log.store import Store
+from perdure._core.tools.worker.threads import set_tool_threads
+from perdure._core.values.event import RunStarted, ToolStarted
+from perdure._runtime.subagents.delegation import delegation
+from perdure._stores.memory import MemoryStore
+from perdure._stores.wrappers.namespace import namespaced
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 
 pytestmark = pytest.mark.resumed

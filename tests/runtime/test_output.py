@@ -21,21 +21,22 @@ from perdure import (
     react,
     tool,
 )
-from perdure.core.event import MessageAdded, RunStarted
-from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, assistant, tool_message, user
-from perdure.core.model import OutputMode
-from perdure.core.run import Run
-from perdure.core.stop_conditions import Limits
-from perdure.core.validation_problems import Invalid
-from perdure.runtime.output import (
+from perdure._core.model.protocol import OutputMode
+from perdure._core.run.run import Run
+from perdure._core.run.stop import Limits
+from perdure._core.schema.problems import Invalid
+from perdure._core.values.event import MessageAdded, RunStarted
+from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, assistant, tool_message, user
+from perdure._runtime.agent.output import (
     ANSWER_TOOL,
     OutputSettingsRecord,
     build_answer_tool,
     end_run_on_answer,
     parse_run_output,
 )
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls
 from tests.doubles import crashed
 
 pytestmark = pytest.mark.resumed

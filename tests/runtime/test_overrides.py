@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Budget, ConfigError, Image, Limits, Message, Settings, Text, UsageError, assistant, user
-from perdure.core.loop import react
-from perdure.runtime.overrides import (
+from perdure._core.run.loop import react
+from perdure._runtime.agent.overrides import (
     check_cancel_mode,
     check_overrides,
     encode_overrides,
@@ -14,7 +14,7 @@ from perdure.runtime.overrides import (
     restore_overrides,
     to_user_message,
 )
-from perdure.testing import ScriptedModel
+from perdure._testing.model import ScriptedModel
 
 NAMES = (
     "model, role, instructions, tools, limits, settings, permission, narrow_permission, engine, deps, budget, watchers"

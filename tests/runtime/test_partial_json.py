@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.runtime.partial_json import PartialJsonParser
+from perdure._runtime.agent.partial_json import PartialJsonParser
 
 JSON = st.recursive(
     st.none()
@@ -68,7 +68,7 @@ def test_a_long_text_in_small_pieces_is_not_decoded_with_each_of_them(monkeypatc
         decoded.append(len(text))
         return json.loads(text)
 
-    monkeypatch.setattr("perdure.runtime.partial_json.msgspec.json.decode", decode)
+    monkeypatch.setattr("perdure._runtime.agent.partial_json.msgspec.json.decode", decode)
     value = {"rows": [{"name": f"row {number}", "number": number} for number in range(1_000)]}
     text = json.dumps(value)
     growing = PartialJsonParser()

@@ -27,21 +27,17 @@ from perdure import (
     later,
     tool,
 )
-from perdure.core.event import GrantRevoked, PermissionDecided, QuestionAsked
-from perdure.core.inherited_permission_gates import list_chain_grants, restrict_gate
-from perdure.core.message import Status
-from perdure.core.permissions import (
-    NO_ONE_TO_ASK,
-    Explanation,
-    Grant,
-    PermissionRequest,
-    Rule,
-    cast_to_question_gate,
-    get_gate_grants,
-)
-from perdure.interaction import GrantFile
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.permission.gate import Explanation, cast_to_question_gate, get_gate_grants
+from perdure._core.permission.grants import Grant
+from perdure._core.permission.inherited import list_chain_grants, restrict_gate
+from perdure._core.permission.request import NO_ONE_TO_ASK, PermissionRequest
+from perdure._core.permission.rules import Rule
+from perdure._core.values.event import GrantRevoked, PermissionDecided
+from perdure._core.values.event_class import QuestionAsked
+from perdure._core.values.message import Status
+from perdure._people.grants import GrantFile
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS, Held, log_of, of
 
 pytestmark = pytest.mark.resumed

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Budget, Compaction, Limits, Middleware, Outcome, Run, UsageError, react, tool
-from perdure.core.event import (
+from perdure._core.log.fold import fold_events
+from perdure._core.run.spec import PrivateRunTask
+from perdure._core.values.event import (
     AnswerReviewed,
     MessageAdded,
     ModelRequested,
@@ -18,11 +20,9 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.fold import fold_events
-from perdure.core.message import ToolResult, user
-from perdure.core.run_function_types import PrivateRunTask
-from perdure.engines.private_run import PrivateRunResult, run_privately
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.values.message import ToolResult, user
+from perdure._engines.private_run import PrivateRunResult, run_privately
+from perdure._testing.model import ScriptedModel, call, calls
 from tests.doubles import SECONDS
 
 

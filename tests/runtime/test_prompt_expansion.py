@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, ToolContext, UsageError, tool
-from perdure.context.compaction import Compaction
-from perdure.context.directives import Command, CommandContext, CommandFailed, MentionSettings, Rewrite, ShortCircuit
-from perdure.context.skills import Skill, Skills
-from perdure.core.event import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
-from perdure.runtime.agent import Agent
-from perdure.testing import ScriptedModel, call
+from perdure._context.directives.commands import Command, CommandContext, CommandFailed, Rewrite, ShortCircuit
+from perdure._context.directives.mentions import MentionSettings
+from perdure._context.history.compaction import Compaction
+from perdure._context.skills.skill import Skill, Skills
+from perdure._core.values.event import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.model import ScriptedModel, call
 
 pytestmark = pytest.mark.resumed
 

@@ -6,17 +6,18 @@ import msgspec
 import pytest
 
 from perdure import Agent, ConfigError, Extension, ToolContext, tool
-from perdure.context.compaction import Compaction
-from perdure.context.history_tools import history_tools
-from perdure.core.error import ContextOverflow
-from perdure.core.shared_budget import Budget
-from perdure.core.tool import Tool
-from perdure.credentials import FileVault, MemoryVault
-from perdure.runtime.subagents.delegation_tools import delegation
-from perdure.stores import open_store
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.scratchpad import scratchpad_tools
+from perdure._context.history.compaction import Compaction
+from perdure._context.history.search_tools import history_tools
+from perdure._core.model.budget import Budget
+from perdure._core.tools.tool import Tool
+from perdure._core.values.error import ContextOverflow
+from perdure._credentials.file_vault import FileVault
+from perdure._credentials.vault import MemoryVault
+from perdure._runtime.subagents.delegation import delegation
+from perdure._stores import open_store
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.tasks.storage import scratchpad_tools
 from tests.context.conversation import SNAPSHOT
 
 SECRET = "hb-7f3a91c2-Ünïcode"

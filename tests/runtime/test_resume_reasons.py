@@ -25,18 +25,13 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.event import (
-    MessageAdded,
-    QuestionAsked,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    ToolStarted,
-)
-from perdure.core.message import StopReason, ToolCall
-from perdure.core.store import Store
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._core.log.store import Store
+from perdure._core.values.event import MessageAdded, RunEnded, RunResumed, RunStarted, ToolStarted
+from perdure._core.values.event_class import QuestionAsked
+from perdure._core.values.message import StopReason, ToolCall
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS, Held, WaitingStore, crashed, elsewhere, log_of, of, rounds
 
 

@@ -22,18 +22,20 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.error import Fenced, SessionBusy
-from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunResumed, RunStarted
-from perdure.core.outcome import Outcome
-from perdure.core.run_mailbox import build_message_post
-from perdure.core.store import InterruptedSession
-from perdure.runtime import session_resumer
-from perdure.runtime.resume_worker import ResumeWorker
-from perdure.runtime.session import Session
-from perdure.runtime.session_resumer import SessionResumer
-from perdure.runtime.subagents.delegation_tools import delegation
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._core.log.store import InterruptedSession
+from perdure._core.people.mailbox import build_message_post
+from perdure._core.run.outcome import Outcome
+from perdure._core.values.error import Fenced, SessionBusy
+from perdure._core.values.event import MessageAdded, ModelRequested, RunEnded, RunResumed, RunStarted
+from perdure._core.values.event_class import Event
+from perdure._runtime.resume import resumer as session_resumer
+from perdure._runtime.resume.resumer import SessionResumer
+from perdure._runtime.resume.worker import ResumeWorker
+from perdure._runtime.session.session import Session
+from perdure._runtime.subagents.delegation import delegation
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS, Held, crashed, log_of, of, rounds, until
 from tests.runtime.subagents.family import act_tool, following
 

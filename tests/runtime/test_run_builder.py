@@ -19,24 +19,24 @@ from perdure import (
     deny,
     tool,
 )
-from perdure.context.skills import Skill, Skills
-from perdure.core.model import Settings
-from perdure.core.stop_conditions import Guardrail, Step
-from perdure.runtime import run_builder
-from perdure.testing import ScriptedModel, call
+from perdure._context.skills.skill import Skill, Skills
+from perdure._core.model.protocol import Settings
+from perdure._core.run.stop import Guardrail, Step
+from perdure._runtime.agent import build
+from perdure._testing.model import ScriptedModel, call
 
 
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the agents whose runs were built from the beginning."""
     made: list[str] = []
-    original = run_builder._build_spec
+    original = build._build_spec
 
     def build_noted(agent: Any, *rest: Any, **named: Any) -> Any:
         made.append(agent.name)
         return original(agent, *rest, **named)
 
-    monkeypatch.setattr(run_builder, "_build_spec", build_noted)
+    monkeypatch.setattr(build, "_build_spec", build_noted)
     return made
 
 

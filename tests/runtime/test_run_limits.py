@@ -20,16 +20,18 @@ from perdure import (
     later,
     tool,
 )
-from perdure.configuring.settings_requiring_trust import tighten_limits
-from perdure.core.event import RunStarted
-from perdure.core.message import Status, Usage
-from perdure.core.model import Price
-from perdure.core.stop_conditions import merge_limits
-from perdure.evaluating import Case, Dataset, Evaluation
-from perdure.goals import until
-from perdure.grading import contains
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Reply, ScriptedModel, call
+from perdure._config.needs_trust import tighten_limits
+from perdure._core.model.protocol import Price
+from perdure._core.run.stop import merge_limits
+from perdure._core.values.event import RunStarted
+from perdure._core.values.message import Status, Usage
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._work.goals.until import until
+from perdure._work.judging.evals.dataset import Case, Dataset
+from perdure._work.judging.evals.evaluation import Evaluation
+from perdure._work.judging.graders.text import contains
 from tests.doubles import SECONDS, Held, log_of, of
 from tests.evaluating.quizzes import evaluate
 

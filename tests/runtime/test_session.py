@@ -32,10 +32,13 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.approval_binding import identify_tool
-from perdure.core.event import (
+from perdure._core.log.repair import INTERRUPTED_CALL_TEXT
+from perdure._core.log.store import Lease
+from perdure._core.run.run import CANCEL_GRACE_SECONDS
+from perdure._core.schema.parsing import arguments_hash
+from perdure._core.values.binding import identify_tool
+from perdure._core.values.event import (
     Entry,
-    Event,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
@@ -49,13 +52,12 @@ from perdure.core.event import (
     ToolStarted,
     WatcherDropped,
 )
-from perdure.core.interrupted_run_repair import INTERRUPTED_CALL_TEXT
-from perdure.core.message import Status, StopReason, assistant
-from perdure.core.run import CANCEL_GRACE_SECONDS
-from perdure.core.schema import arguments_hash
-from perdure.core.store import Lease
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Status, StopReason, assistant
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls, pause
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, crashed, deaf_tool, elsewhere, log_of, of, rounds
 from tests.transcript import assert_valid
 
@@ -1025,7 +1027,7 @@ async def test_a_watcher_that_raises_is_dropped_and_the_run_goes_on():
 
 
 async def test_a_watcher_that_never_returns_does_not_hold_up_the_run(monkeypatch):
-    monkeypatch.setattr("perdure.runtime.session_channel.DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr("perdure._runtime.session.channel.DRAIN_SECONDS", 0.01)
     handled: list[Entry] = []
 
     async def stuck(entry: Entry) -> None:

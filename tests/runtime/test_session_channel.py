@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Entry, SessionBusy, tool
-from perdure.core.event import Event, ReplyFinished, RunEnded, RunStarted, SessionConfigured, TextDelta
-from perdure.core.store import Store
-from perdure.runtime import session_channel
-from perdure.stores import listened, namespaced, open_store
-from perdure.stores.memory import MemoryStore
-from perdure.stores.postgres.store import PostgresStore
-from perdure.testing import Recorder, ScriptedModel, call, pause
+from perdure._core.log.store import Store
+from perdure._core.values.event import ReplyFinished, RunEnded, RunStarted, SessionConfigured, TextDelta
+from perdure._core.values.event_class import Event
+from perdure._runtime.session import channel
+from perdure._stores import open_store
+from perdure._stores.memory import MemoryStore
+from perdure._stores.postgres.store import PostgresStore
+from perdure._stores.wrappers.listened import listened
+from perdure._stores.wrappers.namespace import namespaced
+from perdure._testing.model import ScriptedModel, call, pause
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held, WaitingStore, elsewhere, of, rounds, until
 
 Open = Callable[[], Store]
@@ -321,7 +325,7 @@ async def test_two_sessions_whose_tools_run_each_other_get_an_error_and_no_deadl
     assert [each.status for each in outcomes] == ["done", "done"]
     assert len([each for each in results if "both would wait for ever" in each]) == 1
     assert len([each for each in results if each == "Well."]) == 1
-    assert session_channel._awaited_places == {}
+    assert channel._awaited_places == {}
 
 
 async def test_three_sessions_in_a_ring_get_an_error_and_no_deadlock():
@@ -357,12 +361,12 @@ async def test_a_tool_may_wait_for_a_session_that_is_busy_with_something_else():
         await held.started.wait()
         asker = Agent(ScriptedModel(call("ask"), "Asked."), tools=[ask], store=store)
         asking = asyncio.ensure_future(asker.session("a").run("Go"))
-        await until(lambda: session_channel._awaited_places)
+        await until(lambda: channel._awaited_places)
         held.released.set()
         await going
         outcome = await asking
     assert outcome.new_messages[2].tool_results[0].text == "Well."
-    assert session_channel._awaited_places == {}
+    assert channel._awaited_places == {}
 
 
 # -- watchers and memory -----------------------------------------------------------------------------------------------
@@ -384,7 +388,7 @@ async def test_closing_one_object_leaves_the_watchers_of_others_alone():
 
 @pytest.mark.parametrize("is_last", [True, False])
 async def test_a_close_waits_for_watchers_to_handle_what_they_were_told_and_tells_them_no_more(is_last, monkeypatch):
-    monkeypatch.setattr(session_channel, "DRAIN_SECONDS", float(SECONDS))
+    monkeypatch.setattr(channel, "DRAIN_SECONDS", float(SECONDS))
     agent = counting()
     watched, other = agent.session("s"), agent.session("s")
     await watched.run("a")
@@ -410,7 +414,7 @@ async def test_a_close_waits_for_watchers_to_handle_what_they_were_told_and_tell
 
 
 async def test_whoever_comes_while_the_last_object_is_being_closed_sees_the_events_from_then_on(monkeypatch):
-    monkeypatch.setattr(session_channel, "DRAIN_SECONDS", float(SECONDS))
+    monkeypatch.setattr(channel, "DRAIN_SECONDS", float(SECONDS))
     agent = counting()
     closed, may = agent.session("s"), asyncio.Event()
     await closed.run("a")
@@ -473,39 +477,39 @@ async def test_a_subscription_lasts_when_nobody_has_the_session_object_any_more(
 
 async def test_nothing_of_a_session_is_kept_in_memory_when_nobody_uses_it():
     gc.collect()
-    before = len(session_channel._channels)
+    before = len(channel._channels)
     agent = counting()
     sessions = [agent.session(f"s{number}") for number in range(20)]
     subscriptions = [session.subscribe() for session in sessions]
     await asyncio.gather(*[session.run("a") for session in sessions])
-    assert len(session_channel._channels) == before + 20
+    assert len(channel._channels) == before + 20
     for subscription in subscriptions:
         subscription.close()
     sessions.clear()
     subscriptions.clear()
     subscription = None  # type: ignore[assignment]
     gc.collect()
-    assert len(session_channel._channels) == before
+    assert len(channel._channels) == before
 
 
 async def test_a_session_that_is_closed_is_not_kept_even_without_a_collection():
-    before = len(session_channel._channels)
+    before = len(channel._channels)
     for _ in range(5):
         session = counting().session("s")
         await session.run("a")
         await session.aclose()
-        assert len(session_channel._channels) <= before
+        assert len(channel._channels) <= before
 
 
 async def test_a_session_without_a_store_is_registered_nowhere():
     gc.collect()
-    before = len(session_channel._channels)
+    before = len(channel._channels)
     seen: list[int] = []
 
     @tool
     async def look() -> str:
         """Look."""
-        seen.append(len(session_channel._channels))
+        seen.append(len(channel._channels))
         return "seen"
 
     await Agent(ScriptedModel(call("look"), "Done."), tools=[look]).run("Go")

@@ -6,19 +6,14 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, Session, ToolContext, UsageError, later, tool, user
-from perdure.core.event import (
-    MessageAdded,
-    QuestionAnswered,
-    QuestionAsked,
-    RunStarted,
-    SlotClosed,
-    SlotOpened,
-    ToolStarted,
-)
-from perdure.core.message import Message, Status, StopReason, ToolCall
-from perdure.interaction import Confirm, Form, PlainText, Progress, SlotView
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call, calls
+from perdure._core.values.event import MessageAdded, RunStarted, ToolStarted
+from perdure._core.values.event_class import QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened
+from perdure._core.values.message import Message, Status, StopReason, ToolCall
+from perdure._people.kinds import Confirm, Form, PlainText, Progress
+from perdure._people.view import SlotView
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, crashed, log_of, of, until
 
 pytestmark = pytest.mark.resumed
@@ -326,8 +321,8 @@ async def test_a_newcomer_sees_what_there_is_and_then_every_change():
 
 
 async def test_a_subscriber_sees_what_is_settled_while_nobody_drives(monkeypatch):
-    monkeypatch.setattr("perdure.runtime.session_display_slots.POLL_SECONDS", 0.01)
-    monkeypatch.setattr("perdure.runtime.stored_session.WATCH_POLL_SECONDS", 0.01)
+    monkeypatch.setattr("perdure._runtime.session.slots.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("perdure._runtime.session.stored.WATCH_POLL_SECONDS", 0.01)
     store = MemoryStore()
     session = session_of(calls(call("show", text="hello"), call("confirm", question="Really?")), store=store)
     await session.run("Go.")

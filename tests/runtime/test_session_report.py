@@ -3,10 +3,11 @@
 import pytest
 
 from perdure import Message, Text, ToolCall, ToolResult, Usage, assistant, tool_message, user
-from perdure.core.event import Entry, Event, MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
-from perdure.core.fold import State
-from perdure.core.message import StopReason
-from perdure.runtime.session_report import (
+from perdure._core.log.fold import State
+from perdure._core.values.event import Entry, MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import StopReason
+from perdure._runtime.session.report import (
     MessageCounts,
     SessionUsage,
     StampedMessage,

@@ -29,8 +29,10 @@ from perdure import (
     tool,
     user,
 )
-from perdure.context.compaction import Compaction
-from perdure.core.event import (
+from perdure._context.history.compaction import Compaction
+from perdure._core.log.codec import encode_event
+from perdure._core.log.redaction import NO_SUMMARY
+from perdure._core.values.event import (
     InboxAdded,
     InboxResolved,
     MessageAdded,
@@ -39,13 +41,12 @@ from perdure.core.event import (
     RunStarted,
     ToolFinished,
 )
-from perdure.core.event_erasure import NO_SUMMARY
-from perdure.core.log_codec import encode_event
-from perdure.runtime import stored_session
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call, calls
-from perdure.testing.store_contract_setup import store_session
-from perdure.toolkits.rewritten_task_list import StatedTask, Task, task_tools
+from perdure._runtime.session import stored
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.store_contract.setup import store_session
+from perdure._tools.tasks.task_list import StatedTask, Task, task_tools
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 from tests.transcript import assert_valid
 
@@ -288,14 +289,14 @@ async def test_a_fork_has_a_name_of_its_own():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5])
 async def test_every_session_of_a_store_is_listed_once_however_many_fit_on_a_page(monkeypatch, count):
-    monkeypatch.setattr(stored_session, "_PAGE_SIZE", 2)
+    monkeypatch.setattr(stored, "_PAGE_SIZE", 2)
     store = MemoryStore()
     for number in range(count):
         await crashed(store, f"a{number}", RunStarted(run_id="r1"))
     await crashed(store, "b", RunStarted(run_id="r1"))
-    found = [each.session_id async for each in stored_session.iterate_sessions(store, prefix="a")]
+    found = [each.session_id async for each in stored.iterate_sessions(store, prefix="a")]
     assert sorted(found) == [f"a{number}" for number in range(count)]
-    assert len([each async for each in stored_session.iterate_sessions(store)]) == count + 1
+    assert len([each async for each in stored.iterate_sessions(store)]) == count + 1
 
 
 # -- titles, redaction, deletion ---------------------------------------------------------------------------------------

@@ -20,21 +20,20 @@ from perdure import (
     later,
     tool,
 )
-from perdure.core.event import (
+from perdure._core.values.event import (
     Entry,
-    Event,
     Lagged,
     MessageAdded,
-    QuestionAsked,
     ReplyFinished,
     RunEnded,
     RunStarted,
     TextDelta,
     ToolFinished,
 )
-from perdure.core.message import assistant, user
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call, pause
+from perdure._core.values.event_class import Event, QuestionAsked
+from perdure._core.values.message import assistant, user
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call, pause
 from tests.doubles import SECONDS, Held, WaitingStore, crashed, kind, log_of, of, rounds
 
 pytestmark = pytest.mark.resumed

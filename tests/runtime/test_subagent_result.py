@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from perdure import Outcome, Output, Usage, assistant, user
-from perdure.core.tool import ToolOutput
-from perdure.runtime.subagent_result import (
+from perdure._core.tools.tool import ToolOutput
+from perdure._runtime.subagents.result import (
     build_subagent_result,
     describe_problem,
     extract_answer,

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, Output, Permissions, Verdict, allow, ask, deny, open_store, tool
-from perdure.core.permissions import deny_all
-from perdure.engines import autonomous
-from perdure.testing import ScriptedModel, call
+from perdure._core.permission.gate import deny_all
+from perdure._engines.autonomous import autonomous
+from perdure._testing.model import ScriptedModel, call
 
 GATES: list[Any] = [
     Permissions(deny("*")),

@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from perdure import Agent, Permissions, allow, ask, deny, tool
-from perdure.runtime.extension import Extension
-from perdure.runtime.unmatched_rules import describe_unmatched_rules
-from perdure.testing import ScriptedModel
+from perdure._runtime.agent.extension import Extension
+from perdure._runtime.session.permissions import describe_unmatched_rules
+from perdure._testing.model import ScriptedModel
 
 
 def make(name, **options):

@@ -21,12 +21,13 @@ from perdure import (
     replay,
     tool,
 )
-from perdure.context.compaction_strategies import keep_recent
-from perdure.core.event import RunEnded, SessionConfigured, TextDelta
-from perdure.models import register
-from perdure.runtime.driver import session_additions
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Recorder, ScriptedModel, call
+from perdure._context.history.strategies import keep_recent
+from perdure._core.values.event import RunEnded, SessionConfigured, TextDelta
+from perdure._models.registry import register
+from perdure._runtime.session.driver import session_additions
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
 from tests.doubles import Held, log_of, of, until
 
 

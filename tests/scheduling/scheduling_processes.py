@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure import Agent, Request, ToolContext, open_store, tool
-from perdure.core import fault_injection as faults
-from perdure.core.store import Store
-from perdure.scheduling import Schedule, Scheduler, every
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._core.log.store import Store
+from perdure._core.values import faults
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.scheduler import Scheduler
+from perdure._work.schedules.timing import every
 from tests.scheduling.scheduling_scene import START, serve_once
 
 SCHEDULE = Schedule(name="job", when=every(hours=1), prompt="Act.", late_seconds=1e9, new_session=True)

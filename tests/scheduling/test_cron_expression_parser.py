@@ -3,7 +3,7 @@
 import pytest
 
 from perdure import ConfigError
-from perdure.scheduling.cron_expression_parser import SHORT_FORMS, CronExpression, parse_cron_expression
+from perdure._work.schedules.cron import SHORT_FORMS, CronExpression, parse_cron_expression
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.scheduling.cron_expression_parser import parse_cron_expression
-from perdure.scheduling.cron_times import find_next_cron_time
+from perdure._work.schedules.cron import find_next_cron_time, parse_cron_expression
 
 LONG = os.environ.get("PERDURE_SEARCH") == "long"
 MINUTE = timedelta(minutes=1)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from perdure.core.event import Custom, Entry
-from perdure.scheduling import Firing, ScheduleJournalRecord, every
-from perdure.scheduling.firing_record import JournalState, build_record_event, read_record
+from perdure._core.values.event import Custom, Entry
+from perdure._work.schedules.firing import Firing, JournalState, ScheduleJournalRecord, build_record_event, read_record
+from perdure._work.schedules.timing import every
 
 HOURLY = every(hours=1)
 

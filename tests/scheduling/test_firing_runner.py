@@ -8,21 +8,16 @@ import msgspec
 import pytest
 
 from perdure import Limits, Outcome, Permissions, ProviderDown, StoreError, UsageError, ask, later, tool, user
-from perdure.core.event import (
-    MessageAdded,
-    PermissionDecided,
-    QuestionAnswered,
-    QuestionAsked,
-    RunStarted,
-    ToolFinished,
-    ToolStarted,
-)
-from perdure.core.loop import react
-from perdure.core.message import Message, Status, StopReason, ToolCall
-from perdure.core.run import Run
-from perdure.scheduling import Firing, Schedule, Scheduler
-from perdure.shutdown import Shutdown
-from perdure.testing import call
+from perdure._core.run.loop import react
+from perdure._core.run.run import Run
+from perdure._core.values.event import MessageAdded, PermissionDecided, RunStarted, ToolFinished, ToolStarted
+from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
+from perdure._core.values.message import Message, Status, StopReason, ToolCall
+from perdure._runtime.shutdown import Shutdown
+from perdure._testing.model import call
+from perdure._work.schedules.firing import Firing
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.scheduler import Scheduler
 from tests.doubles import SECONDS, crashed, log_of, of, until
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 

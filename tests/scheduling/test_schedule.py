@@ -3,7 +3,8 @@
 import pytest
 
 from perdure import ConfigError
-from perdure.scheduling import Schedule, at, every
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.timing import at, every
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry
-from perdure.core.reserved_session_ids import is_schedule_session
-from perdure.core.secret_redaction import RelatedRunsRedaction
-from perdure.core.store import Lease, Post
-from perdure.scheduling import ScheduleJournalRecord
-from perdure.scheduling.schedule_journal import (
+from perdure._core.log.redaction import RelatedRunsRedaction
+from perdure._core.log.reserved_ids import is_schedule_session
+from perdure._core.log.store import Lease, Post
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._work.schedules.firing import ScheduleJournalRecord
+from perdure._work.schedules.journal import (
     ScheduleJournal,
     get_journal_session_id,
     has_session_been_deleted,
 )
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock
 from tests.doubles import SECONDS, WaitingStore, crashed, rounds
 
 

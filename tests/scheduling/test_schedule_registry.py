@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from perdure import SessionBusy, open_store
-from perdure.core.event import Custom
-from perdure.scheduling import Schedule, every
-from perdure.scheduling.schedule_registry import ScheduleRegistry
-from perdure.testing import FakeClock
+from perdure._core.values.event import Custom
+from perdure._testing.clock import FakeClock
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.stored import ScheduleRegistry
+from perdure._work.schedules.timing import every
 from tests.doubles import crashed
 
 MAIL = Schedule(name="mail", prompt="Answer this mail.")

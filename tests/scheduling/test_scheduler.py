@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, ProviderDown, StoreError, UsageError, allow, ask, tool
-from perdure.core.event import PermissionDecided, RunStarted
-from perdure.scheduling import Firing, Schedule, Scheduler, at, cron, every
-from perdure.shutdown import Shutdown
-from perdure.store_maintenance import prune
-from perdure.testing import call
+from perdure._core.values.event import PermissionDecided, RunStarted
+from perdure._runtime.maintenance import prune
+from perdure._runtime.shutdown import Shutdown
+from perdure._testing.model import call
+from perdure._work.schedules.firing import Firing
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.scheduler import Scheduler
+from perdure._work.schedules.timing import at, cron, every
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 
 HOURLY = Schedule(name="news", when=every(hours=1), prompt="Read the news.")
@@ -252,7 +255,7 @@ async def test_each_firing_can_have_a_session_of_its_own():
 
 
 async def test_a_schedule_can_begin_with_a_skill():
-    from perdure.context.skills import Skill, Skills
+    from perdure._context.skills.skill import Skill, Skills
 
     scene = Scene("done", skills=Skills([Skill(name="sum", description="Sum up.", body="Sum up what you know.")]))
     scheduler = scene.scheduler(Schedule(name="s", skill="sum"), Schedule(name="t", skill="nothing"))
@@ -453,7 +456,7 @@ async def test_runs_get_the_options_of_the_scheduler():
 
 
 async def test_an_error_of_the_program_fails_the_firing_and_not_the_scheduler(monkeypatch):
-    from perdure.runtime.session import Session
+    from perdure._runtime.session.session import Session
 
     async def fail(*_arguments, **_options):
         raise RuntimeError("a bug")
@@ -555,7 +558,7 @@ async def test_bad_input_is_refused_with_advice():
 
 
 async def test_secrets_of_the_agent_are_not_stored_with_a_trigger():
-    from perdure.credentials import MemoryVault
+    from perdure._credentials.vault import MemoryVault
 
     scene = Scene("done", vault=MemoryVault({"key": "s3cret-value-123"}))
     scheduler = scene.scheduler(TRIGGERED)

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, StoreError, UsageError
-from perdure.scheduling import Firing, Schedule, Scheduler, at, every
-from perdure.scheduling.stored_schedules import ScheduleStatus
+from perdure._work.schedules.firing import Firing
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.scheduler import Scheduler
+from perdure._work.schedules.stored import ScheduleStatus
+from perdure._work.schedules.timing import at, every
 from tests.doubles import SECONDS
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 

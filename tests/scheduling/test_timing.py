@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure.scheduling import At, Cron, Every, Schedule, at, cron, every
-from perdure.scheduling.timing import format_moment, parse_interval
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.timing import At, Cron, Every, at, cron, every, format_moment, parse_interval
 
 MOMENT = 1_794_992_400.0
 

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.core import steady_time
-from perdure.scheduling import Schedule, Scheduler, at, cron, every
-from perdure.testing import FakeClock, ScriptedModel
+from perdure._core.values import clock as steady_time
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.scheduler import Scheduler
+from perdure._work.schedules.timing import at, cron, every
 from tests.scheduling.scheduling_scene import START, Scene, kinds, serve_once
 
 DAY = 86_400.0

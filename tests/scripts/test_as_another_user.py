@@ -28,8 +28,8 @@ def test_who_is_seen():
     assert os.environ["PERDURE_SECOND_RUN"] == "1"
 
 def test_nothing_is_compiled_once_more():
-    import perdure.core.loop
-    assert os.access(perdure.core.loop.__cached__, os.R_OK)
+    import perdure._core.run.loop
+    assert os.access(perdure._core.run.loop.__cached__, os.R_OK)
 """
 
 

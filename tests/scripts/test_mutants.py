@@ -105,29 +105,29 @@ def test_a_module_that_is_not_there_is_named():
 
 
 def test_the_tests_of_a_module_come_first_and_then_those_of_its_folder_and_neighbours():
-    tests = list_tests(Path("src/perdure/core/fold.py"))
+    tests = list_tests(Path("src/perdure/_core/log/fold.py"))
     assert tests[0] == "tests/core/test_fold.py"
     assert tests.index("tests/core/test_run.py") < tests.index("tests/runtime/test_session.py")
     assert len(tests) == len(set(tests))
 
 
 def test_a_package_without_a_folder_of_tests_is_tested_by_the_folder_above():
-    tests = list_tests(Path("src/perdure/stores/sqlite/log.py"))
+    tests = list_tests(Path("src/perdure/_stores/sqlite/log.py"))
     assert tests[0] == "tests/stores/test_sqlite_log.py"
     assert {"tests/stores/test_sqlite.py", "tests/stores/test_state_machine.py"} < set(tests)
 
 
 def test_tests_elsewhere_that_import_the_module_are_run_as_well():
-    assert "tests/interaction/test_slot_view.py" in list_tests(Path("src/perdure/core/run_mailbox.py"))
-    assert "tests/interaction/test_slot_view.py" not in list_tests(Path("src/perdure/core/outcome.py"))
+    assert "tests/interaction/test_slot_view.py" in list_tests(Path("src/perdure/_core/people/mailbox.py"))
+    assert "tests/interaction/test_slot_view.py" not in list_tests(Path("src/perdure/_core/run/outcome.py"))
 
 
 def test_a_module_that_very_many_tests_import_is_tested_by_its_own_folder_and_its_neighbours_alone():
-    assert {test.split("/")[1] for test in list_tests(Path("src/perdure/stores/memory.py"))} == {"stores", "logs"}
+    assert {test.split("/")[1] for test in list_tests(Path("src/perdure/_stores/memory.py"))} == {"stores", "logs"}
 
 
 def test_a_neighbour_can_be_one_file_of_tests():
-    tests = list_tests(Path("src/perdure/replaying/log_comparison.py"))
+    tests = list_tests(Path("src/perdure/_work/replay/comparison.py"))
     assert tests.index("tests/replaying/test_recorded_tools.py") < tests.index("tests/test_replay.py")
 
 

@@ -82,7 +82,7 @@ def test_headings_are_sections_and_links_that_begin_an_item_are_entries(tmp_path
     [
         ("see [the tests](tests/security)", "see the tests"),
         ("see [them](tests/security/README.md#what)", "see them"),
-        ("see [the loop](src/perdure/core/loop.py)", "see [the loop](src/perdure/core/loop.py)"),
+        ("see [the loop](src/perdure/_core/run/loop.py)", "see [the loop](src/perdure/_core/run/loop.py)"),
         ("see [the tour](docs/tour.md)", "see [the tour](docs/tour.md)"),
         ("see [nothing](docs/no-such-page.md)", "see [nothing](docs/no-such-page.md)"),
         ("see [above](#one), [it](https://example.com/x.md)", "see [above](#one), [it](https://example.com/x.md)"),

@@ -12,9 +12,10 @@ import os
 import sys
 from pathlib import Path
 
-from perdure.core.error import PerdureError
-from perdure.core.url_target import UrlTarget
-from perdure.hosts import LocalBrowser, chromium_command
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._core.values.error import PerdureError
+from perdure._tools.browser import chromium
+from perdure._tools.browser.local import LocalBrowser
 from tests.security.closed_network import PUBLIC, ClosedNetwork
 from tests.security.ssrf_urls import NAMES, build_families
 
@@ -142,8 +143,8 @@ async def is_connection_noted(network: ClosedNetwork, address: str) -> bool:
 async def main(mode: str) -> None:
     """Run the attacks, and print what was connected to."""
     dropped = DROPPED[mode]
-    build_flags = chromium_command.build_flags
-    chromium_command.build_flags = lambda *args, **options: [
+    build_flags = chromium.build_flags
+    chromium.build_flags = lambda *args, **options: [
         *TEST_FLAGS,
         *[each for each in build_flags(*args, **options) if not (dropped and each.startswith(dropped))],
     ]

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from perdure.cli import agent_assembly
-from perdure.cli.main import main
-from perdure.core.event import ReplyFinished, TextDelta, ToolCallDelta
-from perdure.core.tool import tool
-from perdure.models import register
-from perdure.toolkits.basic_tools import basic_tools
+from perdure._cli.main import main
+from perdure._cli.run import assembly
+from perdure._core.tools.tool import tool
+from perdure._core.values.event import ReplyFinished, TextDelta, ToolCallDelta
+from perdure._models.registry import register
+from perdure._tools.basic import basic_tools
 
 
 @tool(permission=True, target="what")
@@ -47,5 +47,5 @@ class Model:
 
 if __name__ == "__main__":
     register("scripted", Model)
-    with mock.patch.object(agent_assembly, "basic_tools", return_value=[*basic_tools(), act]):
+    with mock.patch.object(assembly, "basic_tools", return_value=[*basic_tools(), act]):
         main()

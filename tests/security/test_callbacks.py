@@ -42,7 +42,6 @@ from perdure import (
     compacted,
     deny,
     gated,
-    models,
     none_of,
     observed,
     retried,
@@ -51,17 +50,20 @@ from perdure import (
     tool_from_schema,
     user,
 )
-from perdure.config import load_config, load_mcp_servers
-from perdure.context.directives import apply_directives
-from perdure.context.skills import Resource
-from perdure.extensions import loop_watchdog
-from perdure.interaction import Confirm
-from perdure.models import openai_compatible, register
-from perdure.models.throttle import Throttle
-from perdure.net.tap import tapped
-from perdure.stores import listened
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._config.load import load_config
+from perdure._config.mcp_servers import load_mcp_servers
+from perdure._context.directives.apply import apply_directives
+from perdure._context.skills.skill import Resource
+from perdure._io.http.tap import tapped
+from perdure._models import registry
+from perdure._models.endpoint.throttle import Throttle
+from perdure._models.registry import openai_compatible, register
+from perdure._people.kinds import Confirm
+from perdure._stores.memory import MemoryStore
+from perdure._stores.wrappers.listened import listened
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import loop_watchdog
 from tests.models.canned import CannedTransport
 
 SECONDS = 20.0
@@ -493,7 +495,7 @@ async def jitter_of_a_throttle(give: Give, _: Path) -> bool:
 
 @callback
 async def provider(give: Give, _: Path) -> bool:
-    with mock.patch.dict(models._factories):
+    with mock.patch.dict(registry._factories):
         register("heard", give(lambda name: ScriptedModel("Done.")), replace=True)
         return (await Agent("heard:x").run("Go.")).status == "done"
 

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Grant, Grants, Permissions, Verdict, allow, allow_all, ask, command, deny, path
-from perdure.core.permission_rule import Rule
-from perdure.extensions import coding
-from perdure.hosts import LocalShell
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.code_execution_tool import code_execution_tool
-from perdure.toolkits.shell import exec_tool, shell_tools
+from perdure._core.permission.rules import Rule
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.tools import code_execution_tool, exec_tool, shell_tools
 from tests.seeds import one_part
 
 pytestmark = pytest.mark.needs("bubblewrap")

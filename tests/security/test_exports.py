@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli import sessions_transfer
-from perdure.cli.sessions_transfer import write_file_atomically
-from perdure.core.error import ConfigError
-from perdure.stores.sqlite.atomic_file_copy import rename_when_done
+from perdure._cli.sessions import transfer
+from perdure._cli.sessions.transfer import write_file_atomically
+from perdure._core.values.error import ConfigError
+from perdure._stores.sqlite.file_system import rename_when_done
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_file_that_appears_meanwhile_is_left(folder, monkeypatch):
     def appear(path, *, replace) -> None:
         (folder / path).write_text("mine", encoding="utf-8")
 
-    monkeypatch.setattr(sessions_transfer, "_check_free", appear)
+    monkeypatch.setattr(transfer, "_check_free", appear)
     with pytest.raises(ConfigError, match="was created meanwhile"):
         write_file_atomically("out.json", b"secret", replace=False)
     assert (folder / "out.json").read_text(encoding="utf-8") == "mine"

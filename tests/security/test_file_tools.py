@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, Permissions, allow, allow_all
-from perdure.extensions import coding
-from perdure.files import atomic_file
-from perdure.testing import ScriptedModel
+from perdure._io.files import atomic
+from perdure._testing.model import ScriptedModel
+from perdure._tools.extensions import coding
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ async def test_cve_2025_68145_a_path_that_is_not_checked_against_the_repository(
 
 async def test_cve_2026_46406_temporary_files_have_names_that_nobody_can_guess(place, monkeypatch):
     """Files with fixed names in a shared folder let another user put a link there first."""
-    monkeypatch.setattr(atomic_file, "_UNNAMED", 0)  # as where every file has a name
+    monkeypatch.setattr(atomic, "_UNNAMED", 0)  # as where every file has a name
     seen: list[tuple[str, int]] = []
     really_open = os.open
 
@@ -209,7 +209,7 @@ async def test_cve_2026_46406_temporary_files_have_names_that_nobody_can_guess(p
     assert not [each for each in (place / "root").iterdir() if each.name.endswith(".tmp")]
 
 
-@pytest.mark.skipif(not atomic_file._UNNAMED, reason="the system cannot open files without a name")
+@pytest.mark.skipif(not atomic._UNNAMED, reason="the system cannot open files without a name")
 async def test_cve_2026_46406_a_file_without_a_name_gets_one_that_nobody_can_guess(place, monkeypatch):
     seen: list[str] = []
     really_link = os.link

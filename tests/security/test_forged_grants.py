@@ -15,14 +15,15 @@ import pytest
 from msgspec.structs import replace
 
 from perdure import Agent, Grant, Permissions, Verdict, tool
-from perdure.core.approval_binding import KEEPS_GRANTS_OF
-from perdure.core.event import Entry, GrantRevoked, PermissionDecided, SessionConfigured
-from perdure.core.grant_seal import list_sealed_fields, make_seal
-from perdure.files import grant_key
-from perdure.files.runtime_key import RuntimeKey
-from perdure.interaction import GrantFile
-from perdure.stores import namespaced, open_store
-from perdure.testing import ScriptedModel, call
+from perdure._core.permission.grants import list_sealed_fields, make_seal
+from perdure._core.values.binding import KEEPS_GRANTS_OF
+from perdure._core.values.event import Entry, GrantRevoked, PermissionDecided, SessionConfigured
+from perdure._io.home import keys as grant_key
+from perdure._io.home.keys import RuntimeKey
+from perdure._people.grants import GrantFile
+from perdure._stores import open_store
+from perdure._stores.wrappers.namespace import namespaced
+from perdure._testing.model import ScriptedModel, call
 
 KEY = "a key of this test that is long enough"
 
@@ -291,7 +292,7 @@ async def test_machines_that_share_a_store_are_given_the_key(place, tmp_path, mo
 
 
 def test_processes_that_start_together_make_one_key(home):
-    line = "from perdure.files.grant_key import make_grant_key; print(make_grant_key().fingerprint)"
+    line = "from perdure._io.home.keys import make_grant_key; print(make_grant_key().fingerprint)"
     started = [subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE) for _ in range(6)]
     keys = {each.communicate(timeout=60)[0] for each in started}
     assert len(keys) == 1

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.toolkits.read_only_commands import _GIT
+from perdure._tools.shell.read_only import _GIT
 from tests.security.exec_trace import Started, build_environment, read_trace, trace_programs
 from tests.security.git_layout_program import SILENT
 from tests.security.git_layouts import LAYOUTS, Layout, build_layout, make_base, runs_with_plain_git

@@ -3,12 +3,13 @@
 import pytest
 
 from perdure import Agent, Permissions, allow
-from perdure.extensions import coding
-from perdure.files import secret_hard_links
-from perdure.hosts import LocalFiles, LocalShell
-from perdure.testing import ScriptedModel
-from perdure.toolkits.basic_tools import basic_tools
-from perdure.toolkits.shell import shell_tools
+from perdure._io.files import sensitive
+from perdure._testing.model import ScriptedModel
+from perdure._tools.basic import basic_tools
+from perdure._tools.extensions import coding
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.tools import shell_tools
 
 EVERYTHING = Permissions(allow("*"))
 
@@ -32,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     (root / "own.txt").write_text("KEY of the project")
     (root / "twin.txt").hardlink_to(root / "own.txt")
     monkeypatch.setenv("HOME", str(home))
-    secret_hard_links._known.clear()
+    sensitive._known.clear()
     return root
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.core.error import StoreError
-from perdure.core.event import Entry, MessageAdded
-from perdure.core.message import user
-from perdure.core.store import Post
-from perdure.memory.long_term_memory import LongTermMemory
-from perdure.store_maintenance import restore
-from perdure.stores.sqlite.page_checksums import find_checksum_vfs
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import Post
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Entry, MessageAdded
+from perdure._core.values.message import user
+from perdure._runtime.maintenance import restore
+from perdure._stores.sqlite.format.pages import find_checksum_vfs
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._work.memory.long_term import LongTermMemory
 
 TABLES = ("session", "pack", "post", "label", "blob", "meta")
 

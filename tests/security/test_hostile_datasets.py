@@ -7,13 +7,16 @@ import time
 import pytest
 
 from perdure import Agent, Limits, Price, tool
-from perdure.cli.folder_trust import load_folder_trust
-from perdure.context.directives import Command, MentionSettings
-from perdure.core.error import ConfigError
-from perdure.core.event import MessageAdded, RunStarted
-from perdure.evaluating import BadDataset, Case, Dataset, Evaluation, load_dataset
-from perdure.stores import open_store
-from perdure.testing import ScriptedModel, call
+from perdure._cli.run.folder_trust import load_folder_trust
+from perdure._context.directives.commands import Command
+from perdure._context.directives.mentions import MentionSettings
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import MessageAdded, RunStarted
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel, call
+from perdure._work.judging.evals.dataset import Case, Dataset
+from perdure._work.judging.evals.evaluation import Evaluation
+from perdure._work.judging.evals.reader import BadDataset, load_dataset
 
 PATIENCE = 60
 KEY = "what only the user may read"
@@ -264,8 +267,9 @@ graders = ["contains"]
 """
 AGENTS = """
 from perdure import Agent, Limits, Price, tool
-from perdure.context.directives import Command, MentionSettings
-from perdure.testing import ScriptedModel
+from perdure._context.directives.commands import Command
+from perdure._context.directives.mentions import MentionSettings
+from perdure._testing.model import ScriptedModel
 
 def answer(request):
     return "x" if "SECRET" not in repr(request.messages) else "seen"
@@ -289,7 +293,7 @@ def project(tmp_path, monkeypatch):
 def evaluate(*words):
     from click.testing import CliRunner
 
-    from perdure.cli.main import root_command
+    from perdure._cli.main import root_command
 
     return CliRunner().invoke(root_command, ["eval", "cases.toml", "--agent", "agents.py:agent", *words])
 
@@ -319,7 +323,7 @@ def test_a_link_from_a_trusted_folder_to_a_dataset_elsewhere_brings_no_trust(pro
 
 def test_a_time_limit_of_the_command_line_holds_for_cases_with_a_higher_one(project):
     (project / "agents.py").write_text(
-        "import asyncio\nfrom perdure import Agent\nfrom perdure.testing import ScriptedModel\n\n"
+        "import asyncio\nfrom perdure import Agent\nfrom perdure._testing.model import ScriptedModel\n\n"
         "async def answer(request):\n    await asyncio.Event().wait()\n\nagent = Agent(ScriptedModel(answer))\n"
     )
     (project / "cases.toml").write_text(FILE.replace("max_turns = 1000", "timeout_seconds = 1e9"))

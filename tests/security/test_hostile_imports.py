@@ -7,29 +7,27 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from perdure import Agent, Permissions, ask, tool
-from perdure.cli.main import root_command
-from perdure.core.approval_binding import ApprovalBinding
-from perdure.core.error import ConfigError
-from perdure.core.event import (
+from perdure._cli.main import root_command
+from perdure._core.log.codec import encode_entry
+from perdure._core.log.fold import fold_entries
+from perdure._core.values.binding import ApprovalBinding
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import (
     Compacted,
     Custom,
     Entry,
-    Event,
     GrantRevoked,
     InboxAdded,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
     PostTaken,
-    QuestionAnswered,
-    QuestionAsked,
     RunEnded,
     RunStarted,
     RunWaiting,
     SessionConfigured,
     SessionImported,
     SkillLoaded,
-    SlotOpened,
     SubagentStarted,
     ToolFinished,
     ToolsChanged,
@@ -38,12 +36,11 @@ from perdure.core.event import (
     ValueKept,
     ViewChanged,
 )
-from perdure.core.fold import fold_entries
-from perdure.core.log_codec import encode_entry
-from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, user
-from perdure.session_transfer import export_session, import_session
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked, SlotOpened
+from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, Usage, user
+from perdure._runtime.transfer import export_session, import_session
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 
 HASH = "0" * 64
 CALL = Message("assistant", (ToolCall("c1", "wipe", '{"disk":"a"}'),))
@@ -107,7 +104,7 @@ async def test_grants_of_a_document_are_not_honoured_here_nor_in_other_sessions(
 
 
 async def test_a_forged_approval_of_an_open_call_runs_nothing(wipe, wiped):
-    from perdure.core.argument_parsing import arguments_hash
+    from perdure._core.schema.parsing import arguments_hash
 
     decided = PermissionDecided(
         "c1", "wipe", "wipe", '{"disk":"a"}', arguments_hash({"disk": "a"}), allow=True, run_id="r"

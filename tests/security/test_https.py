@@ -16,12 +16,15 @@ import pytest
 import pytest_asyncio
 
 from perdure import Agent, Permissions, allow, allow_all, deny
-from perdure.core.error import ToolError
-from perdure.core.url_target import UrlTarget
-from perdure.hosts import EgressPolicy, LocalBrowser, LocalWeb, chromium_command
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.browser_tools import browser_tools
-from perdure.toolkits.web_tools import web_fetch_tool
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._core.values.error import ToolError
+from perdure._io.egress.policy import EgressPolicy
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.browser import chromium
+from perdure._tools.browser.local import LocalBrowser
+from perdure._tools.browser.tools import browser_tools
+from perdure._tools.web.local import LocalWeb
+from perdure._tools.web.tools import web_fetch_tool
 
 pytestmark = [
     pytest.mark.packages("cryptography"),
@@ -219,13 +222,13 @@ async def trusting_browser(tmp_path_factory) -> AsyncIterator[tuple[LocalBrowser
     """A browser, and the TLS settings of a server whose key alone it trusts without an authority."""
     made = Authority(tmp_path_factory.mktemp("https") / "authority")
     context = made.context("shop.example")
-    build = chromium_command.build_flags
+    build = chromium.build_flags
 
     def trust(*arguments: Any, **options: Any) -> list[str]:
         return [f"--ignore-certificate-errors-spki-list={made.fingerprint}", *build(*arguments, **options)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chromium_command, "build_flags", trust)
+        patch.setattr(chromium, "build_flags", trust)
         async with LocalBrowser(HERE, look_up=find_here) as browser:
             yield browser, context
 

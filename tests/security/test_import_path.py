@@ -41,7 +41,7 @@ MODULES = [
 COMMANDS = [["--version"], ["doctor"], ["run", "-q", "Calculate 6 * 7"], ["sessions", "list"], ["config", "schema"]]
 PROGRAMS = {
     "python -m": ["-m", "perdure"],
-    "python -c": ["-c", "from perdure.cli.main import main; main()"],
+    "python -c": ["-c", "from perdure._cli.main import main; main()"],
 }
 
 
@@ -89,7 +89,7 @@ def test_python_m_imports_nothing_from_the_folder_in_which_it_runs(planted, comm
 def test_an_empty_entry_of_pythonpath_is_not_the_folder_in_which_the_command_runs(planted, program, python_path):
     """Which `PYTHONPATH=$PYTHONPATH:/lib` in the settings of a shell leaves, if it was not set before."""
     script = planted.parent / "perdure"
-    script.write_text("from perdure.cli.entry import main\nraise SystemExit(main())\n", encoding="utf-8")
+    script.write_text("from perdure._cli.entry import main\nraise SystemExit(main())\n", encoding="utf-8")
     named = [str(script) if each == "PERDURE" else each for each in program]
     done = run(planted, *named, "run", "-q", "Calculate 6 * 7", python_path=python_path)
     assert done.returncode == 0, done.stderr
@@ -97,14 +97,14 @@ def test_an_empty_entry_of_pythonpath_is_not_the_folder_in_which_the_command_run
 
 
 def test_the_processes_of_the_command_do_not_get_the_empty_entry_either(tmp_path):
-    shown = "import os; from perdure.cli import main as m; m.root_command.main = lambda: print(os.environ); m.main()"
+    shown = "import os; from perdure._cli import main as m; m.root_command.main = lambda: print(os.environ); m.main()"
     done = run(tmp_path, "-c", shown, python_path=f":{SRC}:.")
     assert f"'PYTHONPATH': '{SRC}'" in done.stdout
 
 
 def test_the_working_folder_is_not_on_the_path_of_the_command_however_it_is_begun(tmp_path):
     shown = (
-        "import json, sys; from perdure.cli import main as m; "
+        "import json, sys; from perdure._cli import main as m; "
         "m.root_command.main = lambda: print(json.dumps(sys.path)); "
     )
     done = run(tmp_path, "-c", f"{shown} m.main()")
@@ -114,7 +114,7 @@ def test_the_working_folder_is_not_on_the_path_of_the_command_however_it_is_begu
 
 def test_a_folder_that_the_user_named_stays(tmp_path):
     shown = (
-        "import json, sys; from perdure.cli import main as m; "
+        "import json, sys; from perdure._cli import main as m; "
         "m.root_command.main = lambda: print(json.dumps(sys.path)); "
     )
     done = run(tmp_path, "-P", "-c", f"{shown} m.main()")

@@ -18,47 +18,51 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from perdure import Agent, Permissions, Tool, allow, models, tool, user
-from perdure.config import load_config
-from perdure.context.agent_role import Role
-from perdure.context.compaction import Compaction
-from perdure.context.compaction_strategies import keep_recent
-from perdure.context.directives import MentionSettings
-from perdure.context.project_instructions import Project
-from perdure.context.skills import Skill, Skills
-from perdure.core.error import EffectNotStarted, EffectUnknown, NotAnswered, ToolError, UsageError
-from perdure.core.loop import react
-from perdure.core.message import Citation, Message, Text, Thinking, ToolCall
-from perdure.core.model_and_tool_wrappers import labelled
-from perdure.core.permission_request import PermissionRequest, Verdict
-from perdure.core.provider_executed_tool_calls import build_permission_only_tool
-from perdure.core.reminders import label_requests
-from perdure.extensions import code_mode, coding, history, large_results, memory, notebook, tool_search
-from perdure.file_history import FileHistory
-from perdure.files.folder_origin import forget_recorded, is_recorded, list_recorded
-from perdure.goals import Goal, pursue_goal
-from perdure.hosts import LocalFiles, LocalShell, SnapshotFolder
-from perdure.mcp.client import McpError
-from perdure.mcp.listed_tool import check_tool_list
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp.tool_builder import build_resource_tools, build_tool
-from perdure.mcp_catalogue import CatalogueEntry, McpCatalogue
-from perdure.memory.long_term_memory import LongTermMemory
-from perdure.runtime.extension import Extension
-from perdure.runtime.subagents.delegation_tools import delegation
-from perdure.session_transfer import export_session, import_session
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedBrowser, ScriptedModel, ScriptedShell, ScriptedWeb, call
-from perdure.testing.scripted_browser import ScriptedPage
-from perdure.toolkits.basic_tools import basic_tools
-from perdure.toolkits.browser_tools import browser_tools
-from perdure.toolkits.code_execution_tool import code_execution_tool
-from perdure.toolkits.list_storage import MemoryValues
-from perdure.toolkits.post_to_inbox_tool import post_to_inbox
-from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.shell import exec_tool, shell_tools
-from perdure.toolkits.shell_backend import Confinement
-from perdure.toolkits.web_tools import web_fetch_tool, web_search_tool
+from perdure import Agent, Permissions, Tool, allow, tool, user
+from perdure._config.load import load_config
+from perdure._context.directives.mentions import MentionSettings
+from perdure._context.history.compaction import Compaction
+from perdure._context.history.strategies import keep_recent
+from perdure._context.project import Project
+from perdure._context.role import Role
+from perdure._context.skills.skill import Skill, Skills
+from perdure._core.model.wrappers import labelled
+from perdure._core.permission.request import PermissionRequest, Verdict
+from perdure._core.run.loop import react
+from perdure._core.run.requests import label_requests
+from perdure._core.run.tool_calls.preparation import build_permission_only_tool
+from perdure._core.values.error import EffectNotStarted, EffectUnknown, NotAnswered, ToolError, UsageError
+from perdure._core.values.message import Citation, Message, Text, Thinking, ToolCall
+from perdure._io.files.origin import forget_recorded, is_recorded, list_recorded
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._mcp.catalogue import CatalogueEntry, McpCatalogue
+from perdure._mcp.client.client import McpError
+from perdure._mcp.client.listing import check_tool_list
+from perdure._mcp.client.tools import build_resource_tools, build_tool
+from perdure._mcp.settings import McpServer
+from perdure._models import registry
+from perdure._runtime.agent.extension import Extension
+from perdure._runtime.subagents.delegation import delegation
+from perdure._runtime.transfer import export_session, import_session
+from perdure._stores.memory import MemoryStore
+from perdure._testing.browser import ScriptedBrowser, ScriptedPage
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.shell import ScriptedShell
+from perdure._testing.web import ScriptedWeb
+from perdure._tools.basic import basic_tools
+from perdure._tools.browser.tools import browser_tools
+from perdure._tools.extensions import code_mode, coding, history, large_results, memory, notebook, tool_search
+from perdure._tools.files.history import FileHistory
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.people import post_to_inbox
+from perdure._tools.shell.backend import Confinement
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.tools import code_execution_tool, exec_tool, shell_tools
+from perdure._tools.tasks.storage import MemoryValues, scratchpad_tools
+from perdure._tools.web.tools import web_fetch_tool, web_search_tool
+from perdure._work.goals.goal import Goal
+from perdure._work.goals.pursuit import pursue_goal
+from perdure._work.memory.long_term import LongTermMemory
 from tests.faults.coding_session import STEPS, create_repository
 from tests.goals.roles import verdict
 
@@ -171,16 +175,16 @@ ROWS = [
     Row("hand_over_to_next", *_OWN),
 ]
 COMPUTED_NAMES = {
-    "core/provider_executed_tool_calls.py": {"provider_search"},
-    "mcp/tool_builder.py": {"s__lookup", "s__list_resources", "s__read_resource"},
+    "_core/run/tool_calls/preparation.py": {"provider_search"},
+    "_mcp/client/tools.py": {"s__lookup", "s__list_resources", "s__read_resource"},
     "mcp_catalogue.py": {"discover_tools"},
-    "runtime/handoff.py": {"hand_over_to_next"},
-    "runtime/subagents/delegation_tools.py": {
+    "_runtime/agent/handoff.py": {"hand_over_to_next"},
+    "_runtime/subagents/delegation.py": {
         *("delegate", "wait_for_agents", "list_agents", "cancel_agent", "clear_agent_history"),
     },
-    "runtime/subagents/subagent_tool.py": {"helper"},
-    "toolkits/program_tool.py": {"run_program"},
-    "toolkits/tool_search.py": {"load_tools"},
+    "_runtime/subagents/tool.py": {"helper"},
+    "_tools/code/mode.py": {"run_program"},
+    "_tools/tool_search.py": {"load_tools"},
 }
 """Tools whose names are not written where they are made."""
 
@@ -216,7 +220,7 @@ def test_every_tool_in_the_source_has_a_row():
     named: set[str] = set()
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE).as_posix()
-        if place == "core/tool.py" or place.startswith("testing/"):
+        if place == "_core/tools/tool.py" or place.startswith("testing/"):
             continue
         found = list_names_in(path)
         assert ("?" in found) == (place in COMPUTED_NAMES), place
@@ -1079,7 +1083,7 @@ async def test_instructions_and_roles_of_a_configuration_of_others_are_untrusted
 
 
 def test_the_command_labels_the_instructions_of_a_folder_of_others(perdure, tmp_path, monkeypatch):
-    monkeypatch.setitem(models._factories, "scripted", lambda _: ScriptedModel("Done."))
+    monkeypatch.setitem(registry._factories, "scripted", lambda _: ScriptedModel("Done."))
     (tmp_path / ".git").mkdir()
     (tmp_path / "perdure.toml").write_text('instructions = "Send it!"\n', encoding="utf-8")
     for session in ("s", "t"):
@@ -1091,7 +1095,7 @@ def test_the_command_labels_the_instructions_of_a_folder_of_others(perdure, tmp_
 
 def test_the_command_labels_instructions_above_a_folder_that_is_in_no_repository(perdure, tmp_path, monkeypatch):
     model = ScriptedModel("Done.", repeat_last=True)
-    monkeypatch.setitem(models._factories, "scripted", lambda _: model)
+    monkeypatch.setitem(registry._factories, "scripted", lambda _: model)
     (work := tmp_path / "unpacked" / "source").mkdir(parents=True)
     (tmp_path / "unpacked" / "AGENTS.md").write_text("Send it!", encoding="utf-8")
     monkeypatch.chdir(work)
@@ -1114,7 +1118,7 @@ async def test_an_answer_tells_what_it_may_follow_from():
 
 @pytest.mark.packages("rich")
 def test_the_chat_shows_addresses_as_text_and_loads_nothing():
-    from perdure.cli.chat.markdown_renderer import MarkdownRenderer
+    from perdure._cli.chat.markdown import MarkdownRenderer
 
     shown = "\n".join(MarkdownRenderer(200).render_markdown(LEAK))
     assert "https://evil.example/?q=secret" in shown

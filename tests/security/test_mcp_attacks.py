@@ -5,11 +5,11 @@ import sys
 import pytest
 
 from perdure import Agent, McpServer, McpServers, Permissions, allow, tool
-from perdure.core.message import Status
-from perdure.extensions import coding
-from perdure.mcp.elicitation import is_safe_link
-from perdure.mcp.listed_tool import build_offered_name
-from perdure.testing import ScriptedModel, call
+from perdure._core.values.message import Status
+from perdure._mcp.client.listing import build_offered_name
+from perdure._mcp.client.tools import is_safe_link
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
 from tests.mcp.servers import SCRIPT, read_lines, scripted
 
 pytestmark = pytest.mark.packages("mcp")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli import mcp_server_files
-from perdure.configuring.trusted_files import TrustedFiles
+from perdure._cli.services import mcp_files
+from perdure._config.trusted import TrustedFiles
 
 pytestmark = pytest.mark.packages("mcp")
 
@@ -99,7 +99,7 @@ def test_a_file_that_changes_while_its_trust_is_checked_starts_what_was_trusted(
         return answer
 
     monkeypatch.setattr(TrustedFiles, "__call__", exchange)
-    used = mcp_server_files.load_used_servers()
+    used = mcp_files.load_used_servers()
     assert [each.command for each in used] == ["trusted-tides"]
     perdure("run", "-q", "Hello.")
     assert not sprung.exists()
@@ -119,9 +119,9 @@ def test_a_file_that_changes_while_its_trust_is_checked_starts_what_was_trusted(
 def test_any_change_of_a_trusted_file_ends_its_trust(perdure, project, change):
     write_servers(project / ".mcp.json", tides={"command": "tides"})
     perdure("trust", "--yes", ".mcp.json")
-    assert [each.name for each in mcp_server_files.load_used_servers()] == ["tides"]
+    assert [each.name for each in mcp_files.load_used_servers()] == ["tides"]
     write_servers(project / ".mcp.json", tides={"command": "tides", **change})
-    assert mcp_server_files.load_used_servers() == []
+    assert mcp_files.load_used_servers() == []
 
 
 SERVER = {
@@ -193,5 +193,5 @@ def test_a_value_of_a_variable_is_not_expanded_again(perdure, project, monkeypat
     monkeypatch.setenv("TWO", "the-secret")
     write_servers(project / ".mcp.json", tides={"command": "x", "args": ["${ONE}", "${NONE:-${TWO}}"]})
     perdure("trust", "--yes", ".mcp.json")
-    (server,) = mcp_server_files.load_used_servers()
+    (server,) = mcp_files.load_used_servers()
     assert server.args == ("${TWO} ${ONE}", "${TWO}")

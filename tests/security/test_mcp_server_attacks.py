@@ -8,8 +8,10 @@ import httpx2
 import pytest
 
 from perdure import Agent, Permissions, ask, tool
-from perdure.mcp_server import ClientLimits, ClientTokens, ServedAgent, http_listener
-from perdure.testing import ScriptedModel
+from perdure._mcp.server import listener
+from perdure._mcp.server.agents import ServedAgent
+from perdure._mcp.server.clients import ClientLimits, ClientTokens
+from perdure._testing.model import ScriptedModel
 from tests.mcp_server.served_tools import ANN, BOB, GENERATIONS, TOKENS, WAIT_SECONDS, Slow, connected, running
 
 CALLS: list[str] = []
@@ -233,8 +235,8 @@ async def test_a_client_that_opens_many_sessions_leaves_room_for_another(http):
 
 @pytest.mark.parametrize("sent", [b"", b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"])
 async def test_connections_that_send_no_request_are_closed_and_take_no_place(sent, http, monkeypatch):
-    monkeypatch.setattr(http_listener, "HEADER_SECONDS", 0.2)
-    monkeypatch.setattr(http_listener, "_MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(listener, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "_MAX_CONNECTIONS", 4)
     async with running([run_command]) as url:
         port = int(url.split(":")[2].split("/")[0])
         pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
@@ -243,7 +245,7 @@ async def test_connections_that_send_no_request_are_closed_and_take_no_place(sen
                 writer.write(sent)
                 assert await asyncio.wait_for(reader.read(), WAIT_SECONDS) == b""
             writer.close()
-        monkeypatch.setattr(http_listener, "HEADER_SECONDS", WAIT_SECONDS)
+        monkeypatch.setattr(listener, "HEADER_SECONDS", WAIT_SECONDS)
         assert (await http.post(url, json=call_body(), headers=modern())).status_code == 200
 
 

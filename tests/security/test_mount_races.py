@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts import LocalShell, bubblewrap
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._tools.sandbox import bubblewrap
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 
 pytestmark = pytest.mark.needs("bubblewrap")
 SECRET = "the user's own"
@@ -87,7 +88,7 @@ async def test_a_folder_that_is_exchanged_for_a_link_is_not_mounted(root, monkey
         exchange(root / PLACES[place].partition("/")[0], root / "link")
         return words
 
-    monkeypatch.setattr("perdure.hosts.local_shell.build_sandbox", build_and_exchange)
+    monkeypatch.setattr("perdure._tools.shell.local.build_sandbox", build_and_exchange)
     async with LocalShell(root, sandbox="require") as shell:
         result = await shell.run(ShellCommand(line=ATTACK, timeout_seconds=20, read_only=read_only))
     assert SECRET not in str(result.stdout)
@@ -106,7 +107,7 @@ async def test_a_working_folder_that_the_shell_around_it_exchanges_opens_nothing
         exchange(inner, root / "link")
         return words
 
-    monkeypatch.setattr("perdure.hosts.local_shell.build_sandbox", build_and_exchange)
+    monkeypatch.setattr("perdure._tools.shell.local.build_sandbox", build_and_exchange)
     line = f"cat {inner}/secret; echo evil > {inner}/secret"
     async with LocalShell(inner, sandbox="require") as shell:
         result = await shell.run(ShellCommand(line=line, timeout_seconds=20, read_only=read_only))
@@ -132,7 +133,7 @@ async def test_mounts_are_compared_whatever_the_names_of_the_variables(root, mon
         shown = await shell.run(ShellCommand(argv=(sys.executable, "-c", "import os; print(dict(os.environ))")))
         assert literal_eval(str(shown.stdout)) == {**env, "PWD": str(root), "LC_CTYPE": "C.UTF-8"}
         assert str(shown.stderr) == ""
-        monkeypatch.setattr("perdure.hosts.local_shell.build_sandbox", build_and_exchange)
+        monkeypatch.setattr("perdure._tools.shell.local.build_sandbox", build_and_exchange)
         result = await shell.run(ShellCommand(line=ATTACK, timeout_seconds=20))
     assert SECRET not in str(result.stdout)
     assert "exchanged" in str(result.stderr)
@@ -150,7 +151,7 @@ async def test_a_secret_that_is_exchanged_is_not_shown_under_its_other_name(root
         exchange(root / ".env", root / "link")
         return words
 
-    monkeypatch.setattr("perdure.hosts.local_shell.build_sandbox", build_and_exchange)
+    monkeypatch.setattr("perdure._tools.shell.local.build_sandbox", build_and_exchange)
     async with LocalShell(root, sandbox="require") as shell:
         for read_only in (True, False):
             result = await shell.run(ShellCommand(line="cat link", timeout_seconds=20, read_only=read_only))
@@ -189,7 +190,7 @@ async def test_a_start_that_is_given_up_leaves_nothing_where_a_link_led(root, mo
         exchange(root / "a", root / "link")
         return words
 
-    monkeypatch.setattr("perdure.hosts.local_shell.build_sandbox", build_and_exchange)
+    monkeypatch.setattr("perdure._tools.shell.local.build_sandbox", build_and_exchange)
     async with LocalShell(root, sandbox="require") as shell:
         result = await shell.run(ShellCommand(line="echo begun", timeout_seconds=20, read_only=read_only))
     assert result.exit_code

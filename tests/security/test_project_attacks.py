@@ -5,9 +5,10 @@ import subprocess
 
 import pytest
 
-from perdure import Agent, Permissions, allow, models, tool
-from perdure.extensions import coding
-from perdure.testing import ScriptedModel, call
+from perdure import Agent, Permissions, allow, tool
+from perdure._models import registry
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def clone(perdure, tmp_path, monkeypatch):
 
     def run(*arguments, script=()):
         model = ScriptedModel(*script, "Done.", repeat_last=True)
-        monkeypatch.setitem(models._factories, "scripted", lambda _: model)
+        monkeypatch.setitem(registry._factories, "scripted", lambda _: model)
         monkeypatch.setenv("PERDURE_MODEL", "scripted:one")
         result = perdure(*arguments)
         result.model = model
@@ -31,7 +32,7 @@ def sprung(folder) -> bool:
     return (folder / "sprung").exists()
 
 
-@pytest.mark.parametrize("name", [".mcp.json", "perdure.toml", ".perdure/perdure.toml", ".perdure/config.toml"])
+@pytest.mark.parametrize("name", [".mcp.json", "perdure.toml", ".perdure/perdure.toml", ".perdure/_config/load.toml"])
 def test_cve_2025_61260_servers_of_a_project_are_not_started(clone, tmp_path, name):
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")

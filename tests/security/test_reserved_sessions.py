@@ -5,20 +5,20 @@ import json
 import pytest
 
 from perdure import Agent, ConfigError, open_store
-from perdure.core.event import Custom
-from perdure.core.reserved_session_ids import find_reserved_name
-from perdure.core.store import Post
-from perdure.evaluating.evaluation_sessions import EvaluationRecord, EvaluationStore
-from perdure.mcp_server.client_tokens import ClientTokens
-from perdure.mcp_server.served_agent import ServedAgent
-from perdure.replaying.replay import replay
-from perdure.runtime.resume_worker import ResumeWorker
-from perdure.runtime.session_resumer import SessionResumer
-from perdure.scheduling import Schedule
-from perdure.session_transfer import export_session, import_session
-from perdure.stores.namespace import namespaced
-from perdure.testing import ScriptedModel
-from perdure.tracing.trace import trace_session
+from perdure._core.log.reserved_ids import find_reserved_name
+from perdure._core.log.store import Post
+from perdure._core.values.event import Custom
+from perdure._mcp.server.agents import ServedAgent
+from perdure._mcp.server.clients import ClientTokens
+from perdure._runtime.resume.resumer import SessionResumer
+from perdure._runtime.resume.worker import ResumeWorker
+from perdure._runtime.transfer import export_session, import_session
+from perdure._stores.wrappers.namespace import namespaced
+from perdure._testing.model import ScriptedModel
+from perdure._tracing.view.trace import trace_session
+from perdure._work.judging.evals.sessions import EvaluationRecord, EvaluationStore
+from perdure._work.replay.replay import replay
+from perdure._work.schedules.schedule import Schedule
 from tests.doubles import crashed
 
 SPELLINGS = [

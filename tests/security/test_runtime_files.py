@@ -17,16 +17,17 @@ from typing import Any
 import pytest
 
 from perdure import Agent, MentionSettings, Permissions, allow
-from perdure.config import TrustedFiles, load_config
-from perdure.core.error import ConfigError
-from perdure.extensions import coding
-from perdure.hosts import bubblewrap
-from perdure.hosts.local_shell import LocalShell
-from perdure.interaction import GrantFile
-from perdure.models import register
-from perdure.stores import open_store
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._config.load import load_config
+from perdure._config.trusted import TrustedFiles
+from perdure._core.values.error import ConfigError
+from perdure._models.registry import register
+from perdure._people.grants import GrantFile
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import coding
+from perdure._tools.sandbox import bubblewrap
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
 
 pytestmark = [pytest.mark.needs("bubblewrap"), pytest.mark.packages("tree_sitter_bash")]
 
@@ -357,7 +358,7 @@ async def test_the_example_of_the_configuration_page_as_it_is_written_has_its_st
 
 def test_a_command_of_the_command_line_has_its_store_hidden(work, perdure, monkeypatch):
     monkeypatch.chdir(work)
-    monkeypatch.setattr("perdure.models._factories", {})
+    monkeypatch.setattr("perdure._models.registry._factories", {})
     register("attacking", lambda _: ScriptedModel(call("bash", command=attack_line(work / "sessions.db")), "Done."))
     store = f"sqlite:{work}/sessions.db"
     words = ("run", "--model", "attacking:x", "--coding", "--yolo", "--store", store, "-s", "s", "Go.")

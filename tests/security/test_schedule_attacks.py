@@ -10,15 +10,18 @@ import msgspec
 import pytest
 
 from perdure import Agent, ConfigError, load_skills, open_store
-from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry, MessageAdded
-from perdure.core.store import Post, Store
-from perdure.files.runtime_key import load_runtime_key
-from perdure.scheduling import Schedule, Scheduler, every
-from perdure.scheduling.schedule_registry import ADDED_EVENT
-from perdure.stores.memory import MemoryStore
-from perdure.stores.namespace import namespaced
-from perdure.testing import FakeClock, ScriptedModel
+from perdure._core.log.store import Post, Store
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded
+from perdure._io.home.keys import load_runtime_key
+from perdure._stores.memory import MemoryStore
+from perdure._stores.wrappers.namespace import namespaced
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel
+from perdure._work.schedules.schedule import Schedule
+from perdure._work.schedules.scheduler import Scheduler
+from perdure._work.schedules.stored import ADDED_EVENT
+from perdure._work.schedules.timing import every
 from tests.scheduling.scheduling_scene import START, Scene, kinds, serve_once
 
 REPORT = Schedule(name="report", prompt="Write it.")

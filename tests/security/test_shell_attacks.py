@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, Permissions, allow, command, deny, later
-from perdure.hosts import bubblewrap
-from perdure.hosts.local_shell import LocalShell
-from perdure.hosts.output_capture import OutputCapture
-from perdure.testing import ScriptedModel, call
-from perdure.testing.scripted_shell import ScriptedShell
-from perdure.toolkits.shell import exec_tool, shell_tools
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.shell import ScriptedShell
+from perdure._tools.sandbox import bubblewrap
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.output import OutputCapture
+from perdure._tools.shell.tools import exec_tool, shell_tools
 
 
 async def run(root, line):

@@ -6,10 +6,10 @@ The agent of these tests has a sandbox, and its user has allowed the usual comma
 import pytest
 
 from perdure import Agent, Permissions, allow, command, deny, later
-from perdure.testing import ScriptedModel, call
-from perdure.testing.scripted_shell import ScriptedShell
-from perdure.toolkits.shell import shell_tools
-from perdure.toolkits.shell_backend import Confinement
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.shell import ScriptedShell
+from perdure._tools.shell.backend import Confinement
+from perdure._tools.shell.tools import shell_tools
 
 PAYLOADS = [
     "rm -rf .",

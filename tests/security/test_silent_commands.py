@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.files.sensitive_names import SENSITIVE_NAMES, BlockedNames
-from perdure.hosts import bubblewrap
-from perdure.hosts.local_shell import LocalShell
-from perdure.toolkits.read_only_commands import _GIT, _PROGRAMS
-from perdure.toolkits.shell import parse_command_target
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._io.files.sensitive import SENSITIVE_NAMES, BlockedNames
+from perdure._tools.sandbox import bubblewrap
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.read_only import _GIT, _PROGRAMS
+from perdure._tools.shell.tools import parse_command_target
 from tests.seeds import IS_SECOND_RUN, SEED
 
 pytestmark = [pytest.mark.needs("bubblewrap", "strace", "ripgrep"), pytest.mark.faults, pytest.mark.timeout(600)]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from perdure import CommandTarget, PathTarget, Permissions, UrlTarget, allow, command, deny, path, url
-from perdure.core.permission_target import Target, UncomputableTarget
-from perdure.core.permissions import PermissionRequest
-from perdure.core.text_target import TextTarget
+from perdure._core.permission.request import PermissionRequest
+from perdure._core.permission.targets.patterns import Target
+from perdure._core.permission.targets.text import TextTarget, UncomputableTarget
 
 
 def request(target: Target, **arguments: str) -> PermissionRequest:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure import models
-from perdure.testing import ScriptedModel, call
+from perdure._models import registry
+from perdure._testing.model import ScriptedModel, call
 
 OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 HOSTILE = (
@@ -29,7 +29,7 @@ def run(perdure, tmp_path, monkeypatch):
 
     def start(*arguments, script=(), **options):
         model = ScriptedModel(*script, "Done.", repeat_last=True)
-        monkeypatch.setitem(models._factories, "scripted", lambda _: model)
+        monkeypatch.setitem(registry._factories, "scripted", lambda _: model)
         monkeypatch.setenv("PERDURE_MODEL", "scripted:one")
         return perdure(*arguments, **options)
 
@@ -182,7 +182,7 @@ def test_what_can_be_completed(tmp_path):
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
 
-    from perdure.cli.chat.input_completion import ChatCompleter
+    from perdure._cli.chat.completion import ChatCompleter
 
     (tmp_path / "a\u0301\u202eb.py").write_text("x")
     completer = ChatCompleter(

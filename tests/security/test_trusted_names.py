@@ -12,16 +12,15 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, later
-from perdure.extensions import code_mode, coding
-from perdure.files.protected_names import MADE_FOLDERS, PREFERRED_NAMES, TRUSTED_NAMES, VERSION_CONTROL_SETTINGS
-from perdure.hosts import LocalShell, git_mounts, planted_git
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.basic_tools import basic_tools
-from perdure.toolkits.code_execution_tool import code_execution_tool
-from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_tools import read_tool, write_tool
-from perdure.toolkits.shell import exec_tool, shell_tools
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure._io.files.protected import MADE_FOLDERS, PREFERRED_NAMES, TRUSTED_NAMES, VERSION_CONTROL_SETTINGS
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.basic import basic_tools
+from perdure._tools.extensions import code_mode, coding
+from perdure._tools.files.tools import edit_tool, read_tool, write_tool
+from perdure._tools.git import mounts, planted
+from perdure._tools.shell.backend import ShellCommand
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.tools import code_execution_tool, exec_tool, shell_tools
 from tests.seeds import one_part
 
 SECRET = frozenset({".corepack.env", ".npmrc", ".yarnrc", ".yarnrc.yml", ".netrc", "_netrc", ".my.cnf", ".envrc"})
@@ -100,7 +99,7 @@ async def test_the_question_says_why_and_an_answer_is_enough(tmp_path):
 
 
 async def test_without_the_bundle_a_tool_asks_too_and_a_gate_without_rules_does_not(tmp_path):
-    from perdure.hosts import LocalFiles
+    from perdure._tools.files.local import LocalFiles
 
     files = LocalFiles(tmp_path)
     tools = [read_tool(files), write_tool(files), edit_tool(files)]
@@ -224,7 +223,7 @@ async def test_a_command_whose_git_data_cannot_be_taken_over_leaves_none_either(
     def fail(*_):
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(git_mounts, "take_over", fail)
+    monkeypatch.setattr(mounts, "take_over", fail)
     result = await run(tmp_path, f'git --version; echo "{EVIL}" > AGENTS.md')
     assert "RecursionError" in str(result.stderr)
     assert list_trusted_evil(tmp_path) == []
@@ -255,11 +254,11 @@ async def test_no_file_takes_the_place_of_the_one_that_the_user_means(tmp_path):
 async def test_a_folder_whose_clock_is_behind_has_no_new_file_with_such_a_name(tmp_path, monkeypatch):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg/AGENTS.md").write_text(OWN)
-    read = planted_git.read_file_clock_ns
-    monkeypatch.setattr(git_mounts, "read_file_clock_ns", lambda: read() + 3600 * 10**9)
+    read = planted.read_file_clock_ns
+    monkeypatch.setattr(mounts, "read_file_clock_ns", lambda: read() + 3600 * 10**9)
     await run(tmp_path, f'mkdir -p .vscode; for each in GEMINI.md pkg/.envrc .vscode/x; do echo "{EVIL}" > $each; done')
     assert list_trusted_evil(tmp_path) == []
-    monkeypatch.setattr("perdure.hosts.trusted_files._MOST_MOUNTS", 0)
+    monkeypatch.setattr("perdure._tools.sandbox.trusted_files._MOST_MOUNTS", 0)
     await run(tmp_path, f'echo "{EVIL}" > pkg/AGENTS.md')
     assert list_trusted_evil(tmp_path) == []
 
@@ -366,7 +365,7 @@ async def test_a_link_with_such_a_name_stays_what_it_was(tmp_path):
 
 @sandboxed
 async def test_a_file_in_a_folder_that_was_not_mounted_leaves_the_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("perdure.hosts.trusted_files._MOST_MOUNTS", 0)
+    monkeypatch.setattr("perdure._tools.sandbox.trusted_files._MOST_MOUNTS", 0)
     (tmp_path / ".roo/rules").mkdir(parents=True)
     (tmp_path / ".roo/rules/own.md").write_text(OWN)
     result = await run(tmp_path, f'echo "{EVIL}" > .roo/rules/evil; mkdir .roo/more; echo "{EVIL}" > .roo/more/evil')

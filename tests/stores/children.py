@@ -6,12 +6,12 @@ import random
 import signal
 import sys
 
-from perdure.core import fault_injection as faults
-from perdure.core.error import SessionBusy, StoreError
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Lease
-from perdure.stores.file.store import FileStore
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import Lease
+from perdure._core.values import faults
+from perdure._core.values.error import SessionBusy, StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.file.store import FileStore
+from perdure._stores.sqlite.store import SqliteStore
 
 
 def tell(*words: object) -> None:

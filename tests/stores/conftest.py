@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.stores.file.store import FileStore
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._stores.file.store import FileStore
+from perdure._stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import random
 import signal
 import sys
 
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Post
-from perdure.stores.file.store import FileStore
+from perdure._core.log.store import Post
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.file.store import FileStore
 
 
 def tell(*words: object) -> None:

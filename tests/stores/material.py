@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import apsw
 
-from perdure.core.event import Custom, Entry
-from perdure.stores.sqlite.page_checksums import find_checksum_vfs
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.sqlite.format.pages import find_checksum_vfs
 from tests.architecture.source import ROOT
 
 

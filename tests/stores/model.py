@@ -5,7 +5,8 @@ Forks share `Cell`s with their parents, so a redaction is seen by whoever shares
 
 from collections.abc import Sequence
 
-from perdure.core.error import (
+from perdure._core.log.store import Lease, Post
+from perdure._core.values.error import (
     ConfigError,
     Conflict,
     Fenced,
@@ -15,8 +16,7 @@ from perdure.core.error import (
     SessionNotFound,
     UnsupportedByStore,
 )
-from perdure.core.event import Entry, MessageAdded, SessionConfigured
-from perdure.core.store import Lease, Post
+from perdure._core.values.event import Entry, MessageAdded, SessionConfigured
 
 Errors = set[type[PerdureError]]
 """The ways in which something may be refused; empty when it must succeed."""

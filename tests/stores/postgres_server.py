@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from perdure.core.clock_and_ids import new_id
-from perdure.stores.postgres.store import PostgresStore
+from perdure._core.values.clock import new_id
+from perdure._stores.postgres.store import PostgresStore
 from scripts.system_parts import pgbouncer_program, postgres_folder
 
 USER = "perdure"

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from perdure.stores.sqlite import search_thread as sqlite_search_thread
-from perdure.stores.sqlite.search_index import SearchIndex
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._stores.sqlite.search import thread as sqlite_search_thread
+from perdure._stores.sqlite.search.index import SearchIndex
+from perdure._stores.sqlite.store import SqliteStore
 from tests.stores.search_material import found, keep
 
 

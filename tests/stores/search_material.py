@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from perdure.core.event import Entry, Event, MessageAdded, RunStarted, ToolFinished
-from perdure.core.message import Text, ToolResult, assistant, user
-from perdure.core.store import Hit, SearchableStore, Store
+from perdure._core.log.store import Hit, SearchableStore, Store
+from perdure._core.values.event import Entry, MessageAdded, RunStarted, ToolFinished
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Text, ToolResult, assistant, user
 
 
 def said(text: str, role: str = "user") -> Event:

@@ -5,8 +5,8 @@ import os
 import sys
 import threading
 
-from perdure.core.event import Custom, Entry
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.sqlite.store import SqliteStore
 
 
 def spin() -> None:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure.core.message import Image, assistant, user
-from perdure.core.store import Post
-from perdure.stores.argument_checks import check_count, check_fork, check_page, check_post, check_session_id
-from perdure.stores.title_and_search_text import TITLE_LENGTH, find_given_title, find_message_title
+from perdure._core.log.store import Post
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure._core.values.message import Image, assistant, user
+from perdure._stores.checks import check_count, check_fork, check_page, check_post, check_session_id
+from perdure._stores.texts import TITLE_LENGTH, find_given_title, find_message_title
 
 
 def title(*events) -> str:

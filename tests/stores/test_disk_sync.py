@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.stores import disk_sync
-from perdure.stores.disk_sync import sync_data
+from perdure._stores import files
+from perdure._stores.files import sync_data
 
 FULL_SYNC = 51
 
@@ -26,8 +26,8 @@ def calls(monkeypatch):
             raise OSError(errors[0], os.strerror(errors[0]))
 
     monkeypatch.setitem(sys.modules, "fcntl", SimpleNamespace(F_FULLFSYNC=FULL_SYNC, fcntl=control))
-    monkeypatch.setattr(disk_sync, "sys", SimpleNamespace(platform="darwin"))
-    monkeypatch.setattr(disk_sync, "os", SimpleNamespace(fsync=lambda descriptor: calls.append(("fsync", descriptor))))
+    monkeypatch.setattr(files, "sys", SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr(files, "os", SimpleNamespace(fsync=lambda descriptor: calls.append(("fsync", descriptor))))
     return calls
 
 

@@ -8,14 +8,14 @@ import threading
 
 import pytest
 
-from perdure.core.error import Conflict, EntryTooNew, Fenced, SessionBusy, StoreError, UnsupportedByStore
-from perdure.core.event import Custom, Entry, MessageAdded, Unknown
-from perdure.core.message import assistant, user
-from perdure.stores.file import line_format as file_record
-from perdure.stores.file import log_file as file_log
-from perdure.stores.file.session_paths import get_session_paths
-from perdure.stores.file.store import FileStore
-from perdure.testing.store_contract import check_store
+from perdure._core.values.error import Conflict, EntryTooNew, Fenced, SessionBusy, StoreError, UnsupportedByStore
+from perdure._core.values.event import Custom, Entry, MessageAdded, Unknown
+from perdure._core.values.message import assistant, user
+from perdure._stores.file import layout as file_record
+from perdure._stores.file import log_file as file_log
+from perdure._stores.file.layout import get_session_paths
+from perdure._stores.file.store import FileStore
+from perdure._testing.store_contract.suite import check_store
 from tests.stores.material import child, entries
 
 # -- the contract ------------------------------------------------------------------------------------------------------
@@ -444,7 +444,7 @@ def unreadable(monkeypatch):
     def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("perdure.stores.file.session_info.open_file", fail)
+    monkeypatch.setattr("perdure._stores.file.catalogue.open_file", fail)
     return monkeypatch.undo
 
 

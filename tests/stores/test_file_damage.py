@@ -10,16 +10,16 @@ import msgspec
 import pytest
 
 from perdure import Agent, tool
-from perdure.core.error import Conflict, StoreError
-from perdure.core.event import Custom, EntriesLost, Entry, RunStarted, ToolFinished, ToolStarted
-from perdure.core.message import Status
-from perdure.stores.file import file_io as file_access
-from perdure.stores.file import line_format as file_record
-from perdure.stores.file import log_file as file_log
-from perdure.stores.file import repair as file_repair
-from perdure.stores.file import unlocked_scan
-from perdure.stores.file.line_format import encode_line
-from perdure.stores.file.session_file_scan import (
+from perdure._core.values.error import Conflict, StoreError
+from perdure._core.values.event import Custom, EntriesLost, Entry, RunStarted, ToolFinished, ToolStarted
+from perdure._core.values.message import Status
+from perdure._stores.file import disk as file_access
+from perdure._stores.file import layout as file_record
+from perdure._stores.file import log_file as file_log
+from perdure._stores.file import repair as file_repair
+from perdure._stores.file import scan
+from perdure._stores.file.layout import encode_line, get_session_paths
+from perdure._stores.file.scan import (
     NO_PROBLEMS,
     FileProblems,
     Header,
@@ -28,10 +28,9 @@ from perdure.stores.file.session_file_scan import (
     encode_header,
     scan_file,
 )
-from perdure.stores.file.session_paths import get_session_paths
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 from tests.seeds import chance
 from tests.stores.material import entries
 
@@ -704,27 +703,27 @@ def test_a_file_that_is_replaced_all_the_time_is_given_up_after_twenty_looks(
         closed.append(descriptor)
         file_access.close_file(descriptor)
 
-    monkeypatch.setattr(unlocked_scan, "get_file_identity", lambda _: object())
-    monkeypatch.setattr(unlocked_scan, "open_file", note_and_open)
-    monkeypatch.setattr(unlocked_scan, "close_file", note_and_close)
-    assert unlocked_scan.read_header_and_size(place.log) == (None, 0)
+    monkeypatch.setattr(scan, "get_file_identity", lambda _: object())
+    monkeypatch.setattr(scan, "open_file", note_and_open)
+    monkeypatch.setattr(scan, "close_file", note_and_close)
+    assert scan.read_header_and_size(place.log) == (None, 0)
     assert len(opened) == len(closed) == 20
-    found = unlocked_scan.scan_unlocked(place)
+    found = scan.scan_unlocked(place)
     assert [(each.start, each.end) for each in found.damaged] == [(0, len(content))]
     assert len(opened) == len(closed) == 40
-    monkeypatch.setattr(unlocked_scan, "get_file_identity", file_access.get_file_identity)
-    assert unlocked_scan.read_header_and_size(place.log) == (None, 0)
-    assert unlocked_scan.scan_unlocked(place).damaged
+    monkeypatch.setattr(scan, "get_file_identity", file_access.get_file_identity)
+    assert scan.read_header_and_size(place.log) == (None, 0)
+    assert scan.scan_unlocked(place).damaged
     assert len(opened) == len(closed) == 42
 
 
 def test_a_header_is_read_with_the_bytes_it_takes(folder: Any, whole: bytes) -> None:
-    header, size = unlocked_scan.read_header_and_size(str(folder / "s.session"))
+    header, size = scan.read_header_and_size(str(folder / "s.session"))
     assert header is not None
     assert (header.id, size) == ("s", whole.index(b"\n") + 1)
-    assert unlocked_scan.read_header(str(folder / "s.session")) == header
-    assert unlocked_scan.read_header_and_size(str(folder / "none.session")) == (None, 0)
-    missing = unlocked_scan.scan_unlocked(get_session_paths(str(folder), "none"), 0)
+    assert scan.read_header(str(folder / "s.session")) == header
+    assert scan.read_header_and_size(str(folder / "none.session")) == (None, 0)
+    missing = scan.scan_unlocked(get_session_paths(str(folder), "none"), 0)
     assert (missing.entries, missing.head, missing.problems) == ([], 0, NO_PROBLEMS)
 
 

@@ -5,15 +5,15 @@ import shutil
 
 import pytest
 
-from perdure.core.error import Conflict, Fenced, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded
-from perdure.core.message import user
-from perdure.core.store import Lease, Post
-from perdure.stores.file import session_catalogue as file_catalogue
-from perdure.stores.file import session_file_scan as file_survey
-from perdure.stores.file import session_info as file_summary
-from perdure.stores.file import unlocked_scan as file_look
-from perdure.stores.file.secure_delete import (
+from perdure._core.log.store import Lease, Post
+from perdure._core.values.error import Conflict, Fenced, StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded
+from perdure._core.values.message import user
+from perdure._stores.file import catalogue as file_catalogue
+from perdure._stores.file import catalogue as file_summary
+from perdure._stores.file import scan as file_look
+from perdure._stores.file import scan as file_survey
+from perdure._stores.file.disk import (
     DOOMED_SUFFIX,
     erase_file,
     erase_replaced_file,

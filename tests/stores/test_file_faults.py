@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import fault_injection as faults
-from perdure.core.error import ConfigError, StoreError
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Post
-from perdure.stores.file import file_io as file_access
-from perdure.stores.file import log_file as file_log
-from perdure.stores.file import repair as file_repair
-from perdure.stores.file.store import FileStore
+from perdure._core.log.store import Post
+from perdure._core.values import faults
+from perdure._core.values.error import ConfigError, StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.file import disk as file_access
+from perdure._stores.file import log_file as file_log
+from perdure._stores.file import repair as file_repair
+from perdure._stores.file.store import FileStore
 from tests.seeds import SEED
 from tests.small_disk import mounted, remount
 from tests.stores.material import child, entries
@@ -495,7 +495,7 @@ async def test_a_file_in_place_of_the_folder_is_refused(tmp_path, files_at):
 
 
 async def test_a_network_file_system_is_refused(folder, files, monkeypatch):
-    monkeypatch.setattr("perdure.stores.private_paths.find_network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure._stores.files.find_network_file_system", lambda _: "nfs4")
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\).*local disk"):
         await files.acquire("s")
     assert not folder.exists()

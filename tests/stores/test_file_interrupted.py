@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from perdure.core.event import Custom, Entry, Event, RunEnded, RunStarted, RunWaiting
-from perdure.core.store import InterruptedSession, Post
-from perdure.stores.file.file_io import open_file
-from perdure.stores.file.interrupted_sessions import FileRunCache
-from perdure.stores.file.session_file_scan import Header, encode_header
-from perdure.stores.file.store import FileStore
+from perdure._core.log.store import InterruptedSession, Post
+from perdure._core.values.event import Custom, Entry, RunEnded, RunStarted, RunWaiting
+from perdure._core.values.event_class import Event
+from perdure._stores.file.catalogue import FileRunCache
+from perdure._stores.file.disk import open_file
+from perdure._stores.file.scan import Header, encode_header
+from perdure._stores.file.store import FileStore
 
 STARTED, ENDED = RunStarted("agent", run_id="r"), RunEnded("done", run_id="r")
 
@@ -132,7 +133,7 @@ async def test_only_a_file_that_has_changed_is_read_again(
         read.append(Path(path).name)
         return open_file(path, flags)
 
-    monkeypatch.setattr("perdure.stores.file.interrupted_sessions.open_file", note_and_open)
+    monkeypatch.setattr("perdure._stores.file.catalogue.open_file", note_and_open)
     cache = FileRunCache(str(folder))
     assert cache.find_candidates("", include_posts=True) == []
     await keep(files, "a", STARTED)

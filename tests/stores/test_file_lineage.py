@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import Conflict, SessionBusy, SessionExists, SessionNotFound, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure.core.message import user
-from perdure.stores.file import sessions_folder
-from perdure.stores.file.forks import is_parent_alive
-from perdure.stores.file.line_format import encode_line
-from perdure.stores.file.session_catalogue import SessionCatalogue
-from perdure.stores.file.session_file_scan import Header, encode_header
-from perdure.stores.file.session_lock import take_lock
-from perdure.stores.file.store import FileStore
+from perdure._core.values.error import Conflict, SessionBusy, SessionExists, SessionNotFound, StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure._core.values.message import user
+from perdure._stores.file import folder as sessions_folder
+from perdure._stores.file.catalogue import SessionCatalogue
+from perdure._stores.file.forks import is_parent_alive
+from perdure._stores.file.layout import encode_line
+from perdure._stores.file.lock import take_lock
+from perdure._stores.file.scan import Header, encode_header
+from perdure._stores.file.store import FileStore
 from tests.seeds import SEED
 from tests.stores.material import child, entries
 

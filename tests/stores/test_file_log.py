@@ -7,26 +7,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure.core.error import Conflict, Fenced, StoreError
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Lease
-from perdure.stores.file import file_io, log_file
-from perdure.stores.file.line_format import encode_append_lines
-from perdure.stores.file.log_file import FileLog, LastFileState, get_file_stamp, open_log
-from perdure.stores.file.secure_delete import TEMPORARY_SUFFIX, make_unused_path
-from perdure.stores.file.session_file_scan import Header, SessionFileScan, encode_header
-from perdure.stores.file.session_lock import LockRecord, is_session_locked, read_lock_record, take_lock
-from perdure.stores.file.session_paths import SessionPaths, get_session_paths
-from perdure.stores.file.store import FileStore
+from perdure._core.log.store import Lease
+from perdure._core.values.error import Conflict, Fenced, StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.file import disk, log_file
+from perdure._stores.file.disk import TEMPORARY_SUFFIX, make_unused_path
+from perdure._stores.file.layout import SessionPaths, encode_append_lines, get_session_paths
+from perdure._stores.file.lock import LockRecord, is_session_locked, read_lock_record, take_lock
+from perdure._stores.file.log_file import FileLog, LastFileState, get_file_stamp, open_log
+from perdure._stores.file.scan import Header, SessionFileScan, encode_header
+from perdure._stores.file.store import FileStore
 from tests.stores.material import entries
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[SessionPaths]:
     """The paths of session `s`. What is opened during the test is closed at its end."""
-    before = set(file_io._open)
+    before = set(disk._open)
     yield get_session_paths(str(tmp_path), "s")
-    assert file_io._open == before
+    assert disk._open == before
 
 
 def opened(
@@ -77,7 +76,7 @@ def test_a_new_log_is_its_header_and_appends_follow_it(log: FileLog, place: Sess
     descriptor, size = log.open_for_reading()
     assert os.read(descriptor, 10_000) == read(log)
     assert size == log.size
-    file_io.close_file(descriptor)
+    disk.close_file(descriptor)
 
 
 def test_a_closed_log_refuses_everything_and_its_session_is_free(log: FileLog, place: SessionPaths) -> None:

@@ -11,17 +11,16 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Post
-from perdure.stores.file import file_io, session_file_scan
-from perdure.stores.file import mailbox as file_mailbox
-from perdure.stores.file import repair as file_repair
-from perdure.stores.file import session_lock as file_lock
-from perdure.stores.file.line_format import encode_line
-from perdure.stores.file.session_file_scan import Header, encode_header
-from perdure.stores.file.session_paths import SessionPaths, get_mailbox_paths, get_session_paths
-from perdure.stores.file.store import FileStore
+from perdure._core.log.store import Post
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.file import disk, scan
+from perdure._stores.file import lock as file_lock
+from perdure._stores.file import mailbox as file_mailbox
+from perdure._stores.file import repair as file_repair
+from perdure._stores.file.layout import SessionPaths, encode_line, get_mailbox_paths, get_session_paths
+from perdure._stores.file.scan import Header, encode_header
+from perdure._stores.file.store import FileStore
 from tests.seeds import SEED, chance
 from tests.stores.material import child, entries
 
@@ -157,7 +156,7 @@ async def test_the_log_is_on_the_disk_before_a_post_leaves_the_mailbox(folder, f
     lease = await files.acquire("s")
     await files.append(lease, taking(1, 1), sync=False)
     seen = []
-    monkeypatch.setattr("perdure.stores.file.log_file.sync_data", lambda _: seen.append((folder / "s.posts").exists()))
+    monkeypatch.setattr("perdure._stores.file.log_file.sync_data", lambda _: seen.append((folder / "s.posts").exists()))
     await files.release(lease)
     assert seen == [True]
     assert not (folder / "s.posts").exists()
@@ -171,7 +170,7 @@ async def test_a_log_that_cannot_be_synced_keeps_the_posts_and_frees_the_session
     def fail(_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("perdure.stores.file.log_file.sync_data", fail)
+    monkeypatch.setattr("perdure._stores.file.log_file.sync_data", fail)
     await files.release(lease)
     monkeypatch.undo()
     assert "stay in its mailbox" in caplog.text
@@ -362,9 +361,9 @@ async def test_many_who_post_the_same_at_once_are_all_told(folder, files, files_
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[SessionPaths]:
     """Where the mailbox of session `s` would be. What is opened during the test is closed at its end."""
-    before = set(file_io._open)
+    before = set(disk._open)
     yield get_mailbox_paths(get_session_paths(str(tmp_path), "s"))
-    assert file_io._open == before
+    assert disk._open == before
 
 
 def content_of(box: SessionPaths, *bodies: bytes) -> bytes:
@@ -437,7 +436,7 @@ def test_a_damaged_mailbox_is_repaired_before_it_is_written_and_its_repair_is_to
         assert file_mailbox.add_post(box, post(2), 6.0, lambda: False, told.append)
         descriptor = os.open(box.log, os.O_RDONLY)
         try:
-            again = session_file_scan.scan_file(descriptor, os.fstat(descriptor).st_size, box)
+            again = scan.scan_file(descriptor, os.fstat(descriptor).st_size, box)
         finally:
             os.close(descriptor)
         assert file_mailbox.decode_posts(again) == [post(1), post(2)]

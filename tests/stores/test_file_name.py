@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from perdure.stores.file.session_paths import decode_file_name, encode_file_name
+from perdure._stores.file.layout import decode_file_name, encode_file_name
 from tests.stores.material import entries
 
 PATHS = (

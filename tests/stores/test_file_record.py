@@ -9,12 +9,12 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry, MessageAdded
-from perdure.core.log_codec import decode_entry
-from perdure.core.message import user
-from perdure.stores.file import line_format as file_record
-from perdure.stores.file.line_format import (
+from perdure._core.log.codec import decode_entry
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded
+from perdure._core.values.message import user
+from perdure._stores.file import layout as file_record
+from perdure._stores.file.layout import (
     DamagedRange,
     Line,
     encode_append_lines,
@@ -23,8 +23,8 @@ from perdure.stores.file.line_format import (
     read_first_line,
     scan_lines,
 )
-from perdure.stores.file.session_file_scan import decode_seq
-from perdure.testing.store_contract import HOSTILE_TEXTS
+from perdure._stores.file.scan import decode_seq
+from perdure._testing.store_contract.setup import HOSTILE_TEXTS
 
 SEED = 7
 

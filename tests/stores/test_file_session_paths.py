@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores.file.session_paths import get_deleted_parent_paths
+from perdure._stores.file.layout import get_deleted_parent_paths
 
 
 def test_what_is_left_of_a_deleted_session_is_named_by_its_key(tmp_path):

@@ -9,23 +9,24 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import SessionBusy, StoreError, UnsupportedByStore
-from perdure.core.event import Custom, Entry, Event, MessageAdded, SessionConfigured
-from perdure.core.message import user
-from perdure.stores.file import file_io, session_info, session_lock
-from perdure.stores.file.backup_manifest import (
+from perdure._core.values.error import SessionBusy, StoreError, UnsupportedByStore
+from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import user
+from perdure._stores.file import catalogue, disk
+from perdure._stores.file import lock as session_lock
+from perdure._stores.file.catalogue import FileSummary, summarize_file
+from perdure._stores.file.layout import encode_body, encode_line, get_session_paths
+from perdure._stores.file.lock import LockRecord, is_session_locked, read_lock_record, take_lock
+from perdure._stores.file.maintenance import (
     FileDigest,
     check_manifest_files,
     digest_file,
     read_manifest,
     write_manifest,
 )
-from perdure.stores.file.line_format import encode_body, encode_line
-from perdure.stores.file.session_file_scan import Header, encode_header
-from perdure.stores.file.session_info import FileSummary, summarize_file
-from perdure.stores.file.session_lock import LockRecord, is_session_locked, read_lock_record, take_lock
-from perdure.stores.file.session_paths import get_session_paths
-from perdure.stores.lease_holder_process import describe_this_process
+from perdure._stores.file.scan import Header, encode_header
+from perdure._stores.lease_holder import describe_this_process
 
 # -- the system --------------------------------------------------------------------------------------------------------
 
@@ -47,32 +48,32 @@ DISK = "the disk reported an error: check the disk and its free space, then open
     ],
 )
 def test_an_error_of_the_system_is_told_with_advice(number: int, advice: str) -> None:
-    error = file_io.to_store_error(OSError(number, "its words"), "/x")
+    error = disk.to_store_error(OSError(number, "its words"), "/x")
     assert str(error) == f"the file '/x' failed: {advice} (its words)"
 
 
 def test_an_error_without_a_number_is_one_of_the_disk() -> None:
-    assert str(file_io.to_store_error(OSError("odd"), "/x")) == f"the file '/x' failed: {DISK} (odd)"
+    assert str(disk.to_store_error(OSError("odd"), "/x")) == f"the file '/x' failed: {DISK} (odd)"
 
 
 def test_only_a_regular_file_is_opened_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    descriptor = file_io.open_file(str(path), os.O_RDWR | os.O_CREAT)
+    descriptor = disk.open_file(str(path), os.O_RDWR | os.O_CREAT)
     assert os.get_inheritable(descriptor) is False
     assert path.stat().st_mode & 0o777 == 0o600
-    assert file_io.get_file_identity(descriptor) == file_io.get_file_identity(str(path)) != (0, 0)
-    file_io.close_file(descriptor)
-    assert file_io.get_file_identity(descriptor) == file_io.get_file_identity(str(tmp_path / "none")) == (0, 0)
+    assert disk.get_file_identity(descriptor) == disk.get_file_identity(str(path)) != (0, 0)
+    disk.close_file(descriptor)
+    assert disk.get_file_identity(descriptor) == disk.get_file_identity(str(tmp_path / "none")) == (0, 0)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(path)
-    before = set(file_io._open)
+    before = set(disk._open)
     for name, number in (("pipe", errno.ENXIO), ("link", errno.ELOOP), ("none", errno.ENOENT)):
         with pytest.raises(OSError) as refused:
-            file_io.open_file(str(tmp_path / name), os.O_RDONLY)
+            disk.open_file(str(tmp_path / name), os.O_RDONLY)
         assert refused.value.errno == number
         assert refused.value.filename == str(tmp_path / name)
-    assert file_io._open == before
-    identity = file_io.get_file_identity(str(tmp_path / "link"))
+    assert disk._open == before
+    identity = disk.get_file_identity(str(tmp_path / "link"))
     assert identity == ((tmp_path / "link").lstat().st_dev, (tmp_path / "link").lstat().st_ino)
 
 
@@ -85,7 +86,7 @@ def test_what_the_system_reads_and_writes_in_parts_is_whole(monkeypatch: pytest.
 
     with monkeypatch.context() as patched:  # as short as possible: others write as well
         patched.setattr(os, "write", write)
-        file_io.write_all(5, content)
+        disk.write_all(5, content)
     assert bytes(written) == content
     asked: list[tuple[int, int]] = []
 
@@ -95,31 +96,31 @@ def test_what_the_system_reads_and_writes_in_parts_is_whole(monkeypatch: pytest.
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "pread", read)
-        found = [file_io.read_at(5, *place) for place in ((1, 7), (4, 99), (10, 5), (3, 0))]
+        found = [disk.read_at(5, *place) for place in ((1, 7), (4, 99), (10, 5), (3, 0))]
     assert found == [b"1234567", b"456789", b"", b""]
     assert asked == [(7, 1), (4, 4), (1, 7), (99, 4), (96, 7), (93, 10), (5, 10), (0, 3)]
     answers = iter((4, 0))
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", lambda *_: next(answers))
         with pytest.raises(OSError, match="No space left on device") as full:
-            file_io.write_all(5, content)
+            disk.write_all(5, content)
     assert full.value.errno == errno.ENOSPC
 
 
 def test_a_forked_child_closes_what_its_parent_has_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_io, "_open", set())
-    opened = [file_io.open_file(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT), file_io.open_folder(str(tmp_path))]
-    assert file_io._open == set(opened)
-    file_io._close_inherited()
-    assert file_io._open == set()
+    monkeypatch.setattr(disk, "_open", set())
+    opened = [disk.open_file(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT), disk.open_folder(str(tmp_path))]
+    assert disk._open == set(opened)
+    disk._close_inherited()
+    assert disk._open == set()
     for descriptor in opened:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
-    folder = file_io.open_folder(str(tmp_path))
-    file_io.sync_folder(str(tmp_path))
-    assert file_io._open == {folder}
-    file_io.close_file(folder)
-    assert file_io._open == set()
+    folder = disk.open_folder(str(tmp_path))
+    disk.sync_folder(str(tmp_path))
+    assert disk._open == {folder}
+    disk.close_file(folder)
+    assert disk._open == set()
 
 
 # -- summaries ---------------------------------------------------------------------------------------------------------
@@ -207,13 +208,13 @@ def test_the_shared_entries_that_a_deleted_session_left_are_summarized_by_their_
 
 
 def test_a_word_is_found_also_where_two_pieces_of_a_file_meet(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_info, "_LARGE_CHUNK", 10)
+    monkeypatch.setattr(catalogue, "_LARGE_CHUNK", 10)
     for at in range(25):
         log.write_bytes(b"x" * at + b"word" + b"y" * (25 - at))
         descriptor = os.open(log, os.O_RDONLY)
         try:
-            assert session_info._contains_bytes(descriptor, 29, b"word")
-            assert not session_info._contains_bytes(descriptor, 29, b"work")
+            assert catalogue._contains_bytes(descriptor, 29, b"word")
+            assert not catalogue._contains_bytes(descriptor, 29, b"work")
         finally:
             os.close(descriptor)
 
@@ -233,7 +234,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 @pytest.mark.parametrize("take_over", [False, True])
 def test_a_session_that_is_locked_is_told_with_its_holder(tmp_path: Path, pauses: list[float], take_over: bool) -> None:
     place = get_session_paths(str(tmp_path), "s")
-    before = set(file_io._open)
+    before = set(disk._open)
     assert not is_session_locked(place)
     assert read_lock_record(place) == LockRecord()
     lock = take_lock(place)
@@ -262,7 +263,7 @@ def test_a_session_that_is_locked_is_told_with_its_holder(tmp_path: Path, pauses
     Path(place.lock).unlink()
     assert not again.is_in_place
     again.close()
-    assert file_io._open == before
+    assert disk._open == before
 
 
 def test_a_lock_that_others_hold_for_too_long_is_given_up(
@@ -270,10 +271,10 @@ def test_a_lock_that_others_hold_for_too_long_is_given_up(
 ) -> None:
     monkeypatch.setattr(session_lock, "_PATIENCE", 3)
     with session_lock.lock_folder(str(tmp_path)):
-        before = set(file_io._open)
+        before = set(disk._open)
         with pytest.raises(StoreError) as held, session_lock.lock_folder(str(tmp_path)):
             pytest.fail("it is locked")
-        assert file_io._open == before
+        assert disk._open == before
     text = f"another process has held {str(tmp_path)!r} for too long: continue or end it, then try again"
     assert str(held.value) == text
     assert pauses == [0.005] * 3
@@ -285,7 +286,7 @@ def test_a_lock_that_others_hold_for_too_long_is_given_up(
 
 
 def test_a_manifest_has_the_size_and_digest_of_every_file(tmp_path: Path) -> None:
-    before = set(file_io._open)
+    before = set(disk._open)
     with pytest.raises(StoreError, match=r"is no complete backup, because it has no 'backup.manifest': give the"):
         read_manifest(str(tmp_path))
     (tmp_path / "b").write_bytes(b"abc")
@@ -304,7 +305,7 @@ def test_a_manifest_has_the_size_and_digest_of_every_file(tmp_path: Path) -> Non
         with pytest.raises(StoreError) as refused:
             read_manifest(str(tmp_path))
         assert str(refused.value) == f"the manifest {str(path)!r} is damaged: use another backup"
-    assert file_io._open == before
+    assert disk._open == before
 
 
 def test_a_backup_is_compared_with_its_manifest_file_by_file(tmp_path: Path) -> None:

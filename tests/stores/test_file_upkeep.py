@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from perdure.core.clock_and_ids import SystemClock
-from perdure.core.error import ConfigError, StoreError
-from perdure.core.event import Custom, Entry
-from perdure.core.store import MaintainableStore, Post, StoreSize
-from perdure.stores.file.line_format import encode_line
-from perdure.stores.file.maintenance import restore_folder
-from perdure.stores.file.store import FileStore
+from perdure._core.log.store import MaintainableStore, Post, StoreSize
+from perdure._core.values.clock import SystemClock
+from perdure._core.values.error import ConfigError, StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.file.layout import encode_line
+from perdure._stores.file.maintenance import restore_folder
+from perdure._stores.file.store import FileStore
 from tests.stores.material import entries
 
 DAY = 24 * 3600
@@ -198,7 +198,7 @@ async def test_a_backup_that_fails_leaves_nothing(files, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("perdure.stores.file.maintenance.rewrite_file", fail)
+    monkeypatch.setattr("perdure._stores.file.maintenance.rewrite_file", fail)
     with pytest.raises(StoreError, match="the disk is full"):
         await files.backup(str(tmp_path / "target" / "copy"))
     assert list((tmp_path / "target").iterdir()) == []
@@ -322,7 +322,7 @@ async def test_a_copy_that_a_bad_disk_has_changed_is_not_left_behind(
         if target.endswith("s.session"):
             change_one_bit(Path(target))
 
-    monkeypatch.setattr("perdure.stores.file.maintenance._copy_bytes", copy_and_change)
+    monkeypatch.setattr("perdure._stores.file.maintenance._copy_bytes", copy_and_change)
     with pytest.raises(StoreError, match=r"'s.session' has other content"):
         restore_folder(str(backup), str(backup.with_name("new")))
     assert sorted(path.name for path in backup.parent.iterdir()) == ["backup", "sessions"]

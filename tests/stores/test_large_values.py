@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, tool
-from perdure.core.event import Custom, Entry, MessageAdded, ToolFinished
-from perdure.core.message import Image, Text, ToolCall, ToolResult, assistant
-from perdure.stores.title_and_search_text import LARGE_TEXT, has_large_content
-from perdure.testing import ScriptedModel, call
+from perdure._core.values.event import Custom, Entry, MessageAdded, ToolFinished
+from perdure._core.values.message import Image, Text, ToolCall, ToolResult, assistant
+from perdure._stores.texts import LARGE_TEXT, has_large_content
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import SECONDS
 
 
@@ -45,7 +45,7 @@ async def threads_of_encoding(store: Any, monkeypatch: pytest.MonkeyPatch, place
 
 async def test_a_large_result_is_encoded_off_the_loop_by_sqlite(tmp_path, monkeypatch):
     store = f"sqlite:{tmp_path}/sessions.db"
-    small, large = await threads_of_encoding(store, monkeypatch, "perdure.stores.sqlite.store.encode_append_row")
+    small, large = await threads_of_encoding(store, monkeypatch, "perdure._stores.sqlite.store.encode_append_row")
     assert threading.get_ident() in small
     assert large
     assert threading.get_ident() not in large
@@ -53,14 +53,14 @@ async def test_a_large_result_is_encoded_off_the_loop_by_sqlite(tmp_path, monkey
 
 async def test_a_large_result_is_encoded_off_the_loop_by_files(tmp_path, monkeypatch):
     store = f"file:{tmp_path}/sessions"
-    _, large = await threads_of_encoding(store, monkeypatch, "perdure.stores.file.log_file.encode_append_lines")
+    _, large = await threads_of_encoding(store, monkeypatch, "perdure._stores.file.log_file.encode_append_lines")
     assert large
     assert threading.get_ident() not in large
 
 
 @pytest.mark.needs("postgres")
 async def test_a_large_result_is_encoded_off_the_loop_by_postgres(store_of, monkeypatch):
-    small, large = await threads_of_encoding(store_of(), monkeypatch, "perdure.stores.postgres.store.encode_row")
+    small, large = await threads_of_encoding(store_of(), monkeypatch, "perdure._stores.postgres.store.encode_row")
     assert threading.get_ident() in small
     assert large
     assert threading.get_ident() not in large

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.stores import lease_holder_process as holder
-from perdure.stores.lease_holder_process import describe_this_process, get_process_start_time, parse_holder
+from perdure._stores import lease_holder as holder
+from perdure._stores.lease_holder import describe_this_process, get_process_start_time, parse_holder
 
 
 def test_this_process_is_alive_and_is_this_process():

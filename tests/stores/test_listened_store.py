@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.core.error import ConfigError, Conflict
-from perdure.core.store import (
+from perdure._core.log.store import (
     EventReadingStore,
     Lease,
     MaintainableStore,
@@ -16,12 +15,13 @@ from perdure.core.store import (
     Post,
     SearchableStore,
 )
-from perdure.stores import listened
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import ScriptedModel
-from perdure.testing.store_contract import check_store
+from perdure._core.values.error import ConfigError, Conflict
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._stores.wrappers.listened import listened
+from perdure._testing.model import ScriptedModel
+from perdure._testing.store_contract.suite import check_store
 from tests.doubles import SECONDS
 from tests.stores.material import entries
 from tests.stores.noting_store import NotingStore

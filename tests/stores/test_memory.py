@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from perdure.core.error import Conflict, Fenced
-from perdure.core.event import Custom, Entry
-from perdure.core.store import NonBlockingAppendStore, Post, SearchableStore
-from perdure.stores.memory import MemoryStore
-from perdure.testing.store_contract import check_store
+from perdure._core.log.store import NonBlockingAppendStore, Post, SearchableStore
+from perdure._core.values.error import Conflict, Fenced
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.memory import MemoryStore
+from perdure._testing.store_contract.suite import check_store
 
 
 async def test_it_keeps_the_contract():

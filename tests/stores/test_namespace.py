@@ -4,10 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError, Fenced, SessionBusy, SessionExists, SessionNotFound
-from perdure.core.event import MessageAdded
-from perdure.core.message import user
-from perdure.core.store import (
+from perdure._core.log.store import (
     Hit,
     InterruptedSession,
     Lease,
@@ -19,11 +16,16 @@ from perdure.core.store import (
     StoreSize,
     get_process_wide_session_key,
 )
-from perdure.stores import derive_subagent_session, listened, namespaced, open_store
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.stores.postgres.store import PostgresStore
-from perdure.testing.store_contract import check_store
+from perdure._core.values.error import ConfigError, Fenced, SessionBusy, SessionExists, SessionNotFound
+from perdure._core.values.event import MessageAdded
+from perdure._core.values.message import user
+from perdure._stores import open_store
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.postgres.store import PostgresStore
+from perdure._stores.wrappers.listened import listened
+from perdure._stores.wrappers.namespace import derive_subagent_session, namespaced
+from perdure._testing.store_contract.suite import check_store
 from tests.stores.material import entries
 from tests.stores.noting_store import NotingStore
 

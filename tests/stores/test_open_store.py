@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from perdure import stores
-from perdure.core.error import ConfigError
-from perdure.stores import open_store
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.store import SqliteStore
+from perdure import _stores
+from perdure._core.values.error import ConfigError
+from perdure._stores import open_store
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.sqlite.store import SqliteStore
 
 
 def test_memory_is_a_new_store_each_time():
@@ -96,10 +96,10 @@ def test_windows_has_no_store_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_package_lists_its_names_and_has_no_others() -> None:
     names = ["SessionDocumentStore", "derive_subagent_session", "listened", "namespaced", "open_store"]
-    assert dir(stores) == names
-    assert [getattr(stores, name).__name__ for name in names] == names
+    assert dir(_stores) == names
+    assert [getattr(_stores, name).__name__ for name in names] == names
     with pytest.raises(AttributeError) as missing:
-        stores.closed_store  # noqa: B018
+        _stores.closed_store  # noqa: B018
     assert str(missing.value) == "module 'perdure.stores' has no attribute 'closed_store'"
 
 

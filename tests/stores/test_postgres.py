@@ -9,14 +9,14 @@ import time
 import msgspec
 import pytest
 
-from perdure.core.error import ConfigError, Conflict, EntryTooNew, Fenced, SessionBusy, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded, Unknown
-from perdure.core.message import user
-from perdure.core.store import Lease
-from perdure.stores.lease_holder_process import LeaseHolderProcess, describe_this_process
-from perdure.stores.postgres.store import PostgresStore
-from perdure.testing import FakeClock
-from perdure.testing.store_contract import check_store
+from perdure._core.log.store import Lease
+from perdure._core.values.error import ConfigError, Conflict, EntryTooNew, Fenced, SessionBusy, StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded, Unknown
+from perdure._core.values.message import user
+from perdure._stores.lease_holder import LeaseHolderProcess, describe_this_process
+from perdure._stores.postgres.store import PostgresStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.store_contract.suite import check_store
 from tests.stores.material import child, entries
 from tests.stores.postgres_children import patiently_acquired
 from tests.stores.postgres_server import free_port
@@ -313,7 +313,7 @@ async def test_only_barriers_wait_for_the_disk(postgres, store_of):
 
 
 async def test_what_is_not_on_disk_does_not_grow_without_bounds(store_of, monkeypatch):
-    monkeypatch.setattr("perdure.stores.postgres.store_operations.UNSYNCED_BYTES", 100)
+    monkeypatch.setattr("perdure._stores.postgres.operations.UNSYNCED_BYTES", 100)
     store = store_of()
     lease = await store.acquire("s")
     held = store._database.leases.get_valid(lease)

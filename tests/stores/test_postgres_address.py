@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError, UnsupportedByStore
-from perdure.stores.postgres import pool as postgres_pool
-from perdure.stores.postgres.database_url import redact_url, validate_url
-from perdure.stores.postgres.store import PostgresStore
+from perdure._core.values.error import ConfigError, UnsupportedByStore
+from perdure._stores.postgres import pool as postgres_pool
+from perdure._stores.postgres.store import PostgresStore
+from perdure._stores.postgres.url import redact_url, validate_url
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_missing_driver_is_told_where_the_store_is_made(monkeypatch):
 
 async def test_a_driver_that_is_not_whole_is_told_at_first_use(monkeypatch):
     store = PostgresStore("postgresql://box/work")
-    monkeypatch.setitem(sys.modules, "perdure.stores.postgres.store_operations", None)
+    monkeypatch.setitem(sys.modules, "perdure._stores.postgres.operations", None)
     with pytest.raises(ConfigError, match=r"pip install 'perdure\[postgres\]'"):
         await store.list()
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from perdure.core.error import Conflict, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure.core.message import user
-from perdure.core.store import Post
-from perdure.stores.postgres import store_operations as postgres_database
+from perdure._core.log.store import Post
+from perdure._core.values.error import Conflict, StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure._core.values.message import user
+from perdure._stores.postgres import operations as postgres_database
 from tests.stores.material import entries
 
 pytestmark = pytest.mark.needs("postgres")

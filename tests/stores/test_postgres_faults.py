@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from perdure.core import fault_injection as faults
-from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded
-from perdure.core.message import user
-from perdure.core.store import Post
+from perdure._core.log.store import Post
+from perdure._core.values import faults
+from perdure._core.values.error import Conflict, Fenced, SessionBusy, SessionExists, StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded
+from perdure._core.values.message import user
 from tests.seeds import SEED, chance
 from tests.stores.material import child, entries
 from tests.stores.postgres_server import limit_patience

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Post
+from perdure._core.log.store import Post
+from perdure._core.values.event import Custom, Entry
 
 pytestmark = pytest.mark.needs("postgres")
 

@@ -9,20 +9,28 @@ import msgspec
 import psycopg
 import pytest
 
-from perdure.core.error import ConfigError, Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound, StoreError
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Lease, Post
-from perdure.stores.lease_holder_process import describe_this_process
-from perdure.stores.postgres import maintenance, store_operations
-from perdure.stores.postgres.entry_rows import EntryRow, encode_row
-from perdure.stores.postgres.fork import ForkResult, TenantForkRequest
-from perdure.stores.postgres.leases import ActiveLease, LeaseHolderWithToken, LeaseRenewer
-from perdure.stores.postgres.search_terms import ParsedQuery
-from perdure.stores.postgres.statements import SessionState
-from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.postgres.store_operations import PostgresOperations
-from perdure.stores.search_request_validation import SearchRequest
-from perdure.testing import FakeClock
+from perdure._core.log.store import Lease, Post
+from perdure._core.values.error import (
+    ConfigError,
+    Conflict,
+    Fenced,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+    StoreError,
+)
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.checks import SearchRequest
+from perdure._stores.lease_holder import describe_this_process
+from perdure._stores.postgres import erasure
+from perdure._stores.postgres import operations as store_operations
+from perdure._stores.postgres.erasure import ForkResult, TenantForkRequest
+from perdure._stores.postgres.leases import ActiveLease, LeaseHolderWithToken, LeaseRenewer
+from perdure._stores.postgres.operations import PostgresOperations
+from perdure._stores.postgres.rows import EntryRow, ParsedQuery, encode_row
+from perdure._stores.postgres.statements import SessionState
+from perdure._stores.postgres.store import PostgresStore
+from perdure._testing.clock import FakeClock
 from tests.doubles import SECONDS
 
 T = TypeVar("T")
@@ -591,8 +599,8 @@ async def test_the_work_of_other_modules_is_run_with_the_tenant_and_a_vacuum_as_
 
         return work
 
-    monkeypatch.setattr(maintenance, "measure_sizes", note("size"))
-    monkeypatch.setattr(maintenance, "vacuum_tables", note("vacuum"))
+    monkeypatch.setattr(erasure, "measure_sizes", note("size"))
+    monkeypatch.setattr(erasure, "vacuum_tables", note("vacuum"))
     monkeypatch.setattr(store_operations, "search_entries", note("search"))
     operations = operations_with()
     monkeypatch.setattr(operations.mailbox, "add", note("post"))

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, AsyncRawCursor
 
-from perdure.core.error import StoreError
-from perdure.stores.postgres import pool as postgres_pool
-from perdure.stores.postgres.pool import ConnectionPool
+from perdure._core.values.error import StoreError
+from perdure._stores.postgres import pool as postgres_pool
+from perdure._stores.postgres.pool import ConnectionPool
 from tests.doubles import SECONDS
 
 PAUSES = [0.0, 0.05, 0.1, 0.2, 0.4, 0.8]

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import StoreError
-from perdure.core.event import Entry, MessageAdded
-from perdure.core.message import user
-from perdure.core.store import Post
-from perdure.stores.postgres import schema_setup, tables
+from perdure._core.log.store import Post
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Entry, MessageAdded
+from perdure._core.values.message import user
+from perdure._stores.postgres import schema
 
 pytestmark = pytest.mark.needs("postgres")
 
-SOURCES = Path(tables.__file__).parent
+SOURCES = Path(schema.__file__).parent
 TYPES = [
     "text", "varchar", "bytea", "oid", "smallint", "integer", "bigint", "numeric", "double precision", "boolean",
     "json", "regconfig", "tsvector", "tsquery", "text[]", "timestamptz", "name",
@@ -116,7 +116,7 @@ async def test_tables_that_another_role_has_planted_are_not_used(postgres, datab
     trigger = "CREATE TRIGGER t BEFORE INSERT ON perdure.session FOR EACH ROW EXECUTE FUNCTION public.note()"
     filled = "INSERT INTO perdure.meta VALUES('', 'version', 1); GRANT ALL ON SCHEMA perdure TO PUBLIC"
     postgres.ask(
-        f"SET ROLE {role}; {PLANT.format(schema='perdure')}; {tables.TABLES}; {filled}; {trigger}; "
+        f"SET ROLE {role}; {PLANT.format(schema='perdure')}; {schema.TABLES}; {filled}; {trigger}; "
         "GRANT ALL ON ALL TABLES IN SCHEMA perdure TO PUBLIC",
         database=database,
     )
@@ -201,7 +201,7 @@ async def test_tables_of_the_owner_of_the_database_are_used_without_being_told(p
 async def test_a_role_that_keeps_the_lock_of_the_tables_is_named(postgres, database, store_of, role, monkeypatch):
     import psycopg
 
-    monkeypatch.setattr(schema_setup, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(schema, "LOCK_SECONDS", 0.2)
     with psycopg.connect(as_role(postgres, database, role), autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(%s)", (int.from_bytes(b"perdure"),))
         process = other.info.backend_pid

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import ConfigError, StoreError
-from perdure.core.event import (
+from perdure._core.log.codec import VERSION, encode_event
+from perdure._core.values.error import ConfigError, StoreError
+from perdure._core.values.event import (
     Custom,
     Entry,
-    Event,
     MessageAdded,
     RunEnded,
     RunStarted,
@@ -17,9 +17,9 @@ from perdure.core.event import (
     SessionConfigured,
     Unknown,
 )
-from perdure.core.log_codec import VERSION, encode_event
-from perdure.core.message import assistant, user
-from perdure.stores.postgres.entry_rows import EntryRow, decode_row, encode_row, encode_rows, has_consecutive_numbers
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import assistant, user
+from perdure._stores.postgres.rows import EntryRow, decode_row, encode_row, encode_rows, has_consecutive_numbers
 
 NOTHING = (None, None, None, None, None)
 

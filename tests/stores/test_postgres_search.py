@@ -2,9 +2,9 @@
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.event import Compacted, Custom, Entry, MessageAdded, ToolFinished
-from perdure.core.message import Message, Text, ToolResult, assistant, user
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import Compacted, Custom, Entry, MessageAdded, ToolFinished
+from perdure._core.values.message import Message, Text, ToolResult, assistant, user
 
 pytestmark = pytest.mark.needs("postgres")
 

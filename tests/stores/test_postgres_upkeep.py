@@ -2,10 +2,10 @@
 
 import pytest
 
-from perdure.core.error import StoreError, UnsupportedByStore
-from perdure.core.event import Entry, MessageAdded
-from perdure.core.message import user
-from perdure.core.store import MaintainableStore, SearchableStore
+from perdure._core.log.store import MaintainableStore, SearchableStore
+from perdure._core.values.error import StoreError, UnsupportedByStore
+from perdure._core.values.event import Entry, MessageAdded
+from perdure._core.values.message import user
 from tests.stores.postgres_server import limit_patience
 
 pytestmark = pytest.mark.needs("postgres")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.stores.postgres import search_terms
-from perdure.stores.postgres.search_terms import build_index_text, build_plain_query, build_websearch_query, tokenize
+from perdure._stores.postgres import rows
+from perdure._stores.postgres.rows import build_index_text, build_plain_query, build_websearch_query, tokenize
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_a_query_keeps_quotes_minus_and_or(query, text, shown):
 def test_of_a_very_long_text_the_beginning_is_indexed_and_then_each_further_word_once(
     monkeypatch: pytest.MonkeyPatch, text: str, words: str
 ) -> None:
-    monkeypatch.setattr(search_terms, "MAX_INDEXED_CHARACTERS", 11)
-    monkeypatch.setattr(search_terms, "MAX_FURTHER_CHARACTERS", 9)
-    monkeypatch.setattr(search_terms, "MAX_READ_CHARACTERS", 27)
+    monkeypatch.setattr(rows, "MAX_INDEXED_CHARACTERS", 11)
+    monkeypatch.setattr(rows, "MAX_FURTHER_CHARACTERS", 9)
+    monkeypatch.setattr(rows, "MAX_READ_CHARACTERS", 27)
     assert build_index_text(text) == words
 
 

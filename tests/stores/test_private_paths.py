@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.core.error import ConfigError
-from perdure.stores import private_paths
-from perdure.stores.private_paths import file_system_type_at, find_network_file_system, make_path_absolute
-from perdure.testing import ScriptedModel
+from perdure._core.values.error import ConfigError
+from perdure._stores import files
+from perdure._stores.files import file_system_type_at, find_network_file_system, make_path_absolute
+from perdure._testing.model import ScriptedModel
 
 MOUNTS = """\
 rootfs / rootfs rw 0 0
@@ -69,9 +69,9 @@ def test_a_folder_whose_name_may_not_last_is_not_left_there(tmp_path, monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", fail)
         with pytest.raises(OSError, match="the disk fails"):
-            private_paths.create_folder(str(tmp_path / "new"))
+            files.create_folder(str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()  # or the next one would take it for one that lasts
-    private_paths.create_folder(str(tmp_path / "new"))
+    files.create_folder(str(tmp_path / "new"))
     assert (tmp_path / "new").is_dir()
 
 
@@ -112,7 +112,7 @@ def test_without_a_table_of_mounts_no_network_is_known(monkeypatch: pytest.Monke
     def fail(*_: Any, **__: Any) -> None:
         raise FileNotFoundError(2, "none")
 
-    monkeypatch.setattr(private_paths, "open", fail, raising=False)
+    monkeypatch.setattr(files, "open", fail, raising=False)
     assert find_network_file_system("/mnt/nfs/x.db") == ""
 
 
@@ -124,10 +124,10 @@ def test_only_the_kind_of_a_network_is_told(monkeypatch: pytest.MonkeyPatch, pat
         assert (path, options) == ("/proc/self/mounts", {"encoding": "utf-8", "errors": "surrogateescape"})
         return io.StringIO(MOUNTS)
 
-    monkeypatch.setattr(private_paths, "open", open_mounts, raising=False)
+    monkeypatch.setattr(files, "open", open_mounts, raising=False)
     assert find_network_file_system(path) == kind
     if kind:
-        for check in (private_paths.check_file_path, private_paths.check_folder_path):
+        for check in (files.check_file_path, files.check_folder_path):
             with pytest.raises(ConfigError) as refused:
                 check(path)
             assert str(refused.value) == (
@@ -138,11 +138,11 @@ def test_only_the_kind_of_a_network_is_told(monkeypatch: pytest.MonkeyPatch, pat
 
 def test_a_file_is_made_for_its_owner_alone_and_left_as_it_is_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "data" / "x.db"
-    private_paths.create_file(str(path))
+    files.create_file(str(path))
     assert [place.stat().st_mode & 0o777 for place in (path.parent, path)] == [0o700, 0o600]
     path.write_text("mine")
     path.chmod(0o644)
-    private_paths.create_file(str(path))
+    files.create_file(str(path))
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("mine", 0o644)
 
 
@@ -153,9 +153,9 @@ def test_a_file_or_folder_that_another_process_makes_first_is_taken(
     path.parent.mkdir()
     path.write_text("theirs")
     monkeypatch.setattr(os.path, "exists", lambda _: False)
-    private_paths.create_file(str(path))
+    files.create_file(str(path))
     monkeypatch.setattr(os.path, "isdir", lambda folder: folder != str(path.parent))
-    private_paths.create_folder(str(path.parent))
+    files.create_folder(str(path.parent))
     assert path.read_text() == "theirs"
 
 
@@ -170,8 +170,8 @@ def test_a_folder_lasts_once_it_is_made(tmp_path: Path, monkeypatch: pytest.Monk
         close(descriptor)
 
     monkeypatch.setattr(os, "close", note_and_close)
-    private_paths.create_folder(str(tmp_path / "new"))
-    private_paths.create_folder(str(tmp_path / "new"))
+    files.create_folder(str(tmp_path / "new"))
+    files.create_folder(str(tmp_path / "new"))
     assert synced == [tmp_path.stat().st_ino]
     assert len(closed) == 1
 
@@ -181,13 +181,13 @@ def test_a_path_that_is_not_what_it_should_be_is_refused_with_what_to_pass(tmp_p
     os.mkfifo(tmp_path / "pipe")
     for check, path, problem in (
         (
-            private_paths.check_file_path,
+            files.check_file_path,
             tmp_path,
             f"is a folder: pass the path of a file, such as '{tmp_path}/sessions.db'",
         ),
-        (private_paths.check_file_path, tmp_path / "pipe", "is not a regular file: choose another path"),
+        (files.check_file_path, tmp_path / "pipe", "is not a regular file: choose another path"),
         (
-            private_paths.check_folder_path,
+            files.check_folder_path,
             tmp_path / "file",
             "is a file: pass the path of a folder, which is made if it is new",
         ),
@@ -196,9 +196,9 @@ def test_a_path_that_is_not_what_it_should_be_is_refused_with_what_to_pass(tmp_p
             check(str(path))
         assert str(refused.value) == f"'{path}' {problem}"
     for check, path in (
-        (private_paths.check_file_path, tmp_path / "file"),
-        (private_paths.check_file_path, tmp_path / "new"),
-        (private_paths.check_folder_path, tmp_path),
-        (private_paths.check_folder_path, tmp_path / "new"),
+        (files.check_file_path, tmp_path / "file"),
+        (files.check_file_path, tmp_path / "new"),
+        (files.check_folder_path, tmp_path),
+        (files.check_folder_path, tmp_path / "new"),
     ):
         check(str(path))

@@ -15,14 +15,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import SessionBusy, StoreError
-from perdure.core.event import Entry, RunStarted
-from perdure.core.store import Lease
-from perdure.stores import lease_holder_process, process_lock
-from perdure.stores.lease_holder_process import LeaseHolderProcess, describe_this_process
-from perdure.stores.process_lock import INFIX, ProcessLock, find_lock_state
-from perdure.stores.sqlite.process_leases import ProcessLeases, parse_locking_holder
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import Lease
+from perdure._core.values.error import SessionBusy, StoreError
+from perdure._core.values.event import Entry, RunStarted
+from perdure._stores import lease_holder
+from perdure._stores.lease_holder import LeaseHolderProcess, describe_this_process
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._stores.sqlite.write import process_leases
+from perdure._stores.sqlite.write.process_leases import (
+    INFIX,
+    ProcessLeases,
+    ProcessLock,
+    find_lock_state,
+    parse_locking_holder,
+)
 from tests.architecture.source import ROOT
 from tests.stores.material import another_connection, child
 
@@ -82,12 +88,12 @@ async def test_a_driver_in_another_container_keeps_its_session(path: Path, store
 
 def rename_host(patch: pytest.MonkeyPatch) -> None:
     """As on macOS, where the name of the host is all that is known of a machine."""
-    patch.setattr(lease_holder_process, "_machine_id", lambda: "renamed")
+    patch.setattr(lease_holder, "_machine_id", lambda: "renamed")
 
 
 def hide_processes(patch: pytest.MonkeyPatch) -> None:
     """As without `/proc`, in a sandbox where `ps` cannot start."""
-    patch.setattr(lease_holder_process, "get_process_start_time", lambda _: "")
+    patch.setattr(lease_holder, "get_process_start_time", lambda _: "")
 
 
 @pytest.mark.parametrize("change", [rename_host, hide_processes])
@@ -152,7 +158,7 @@ async def test_a_holder_without_a_lock_is_known_by_its_process(path: Path, store
     await begin_run(store)
     waiting = [sys.executable, "-c", "input()"]
     with subprocess.Popen(waiting, stdin=subprocess.PIPE) as process:  # noqa: ASYNC220 - no other task is there
-        started = lease_holder_process.get_process_start_time(process.pid)
+        started = lease_holder.get_process_start_time(process.pid)
         me = describe_this_process(0.0)
         old = LeaseHolderProcess(process.pid, me.host, me.machine, started, 0.0)
         with another_connection(path) as connection:
@@ -180,7 +186,7 @@ def forbid_locks(path: Path, patch: pytest.MonkeyPatch) -> None:
             raise PermissionError(errno.EACCES, "Permission denied", name)
         return real(name, *arguments, **options)
 
-    patch.setattr("perdure.stores.process_lock.os.open", open_others)
+    patch.setattr("perdure._stores.sqlite.write.process_leases.os.open", open_others)
 
 
 @pytest.mark.parametrize("change", [delete_locks, forbid_locks])
@@ -296,7 +302,7 @@ def test_where_neither_a_lock_nor_the_start_of_a_process_can_be_had_no_lease_is_
 ) -> None:
     path.touch()
     forbid_locks(path, monkeypatch)
-    monkeypatch.setattr(lease_holder_process, "_process_identity", lambda _: ("somewhere", ""))
+    monkeypatch.setattr(lease_holder, "_process_identity", lambda _: ("somewhere", ""))
     with pytest.raises(StoreError, match="no lock could be had beside the store"):
         ProcessLeases(str(path)).build_holder_json(0.0)
 
@@ -305,15 +311,15 @@ def test_a_process_that_is_looked_at_while_it_creates_its_lock_creates_another(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.touch()
-    real, looked = process_lock._try_lock, list[str]()
+    real, looked = process_leases._try_lock, list[str]()
 
     def remove_first(descriptor: int) -> bool:
         if not looked:
             looked.extend(lock_files(path))
-            process_lock._remove_stale_files(str(path))
+            process_leases._remove_stale_files(str(path))
         return real(descriptor)
 
-    monkeypatch.setattr(process_lock, "_try_lock", remove_first)
+    monkeypatch.setattr(process_leases, "_try_lock", remove_first)
     lock = ProcessLock(str(path))
     name = lock.get_name()
     assert lock_files(path) == [f"{path.name}{INFIX}{name}"] != looked
@@ -324,7 +330,7 @@ def test_an_interrupt_in_the_middle_of_creating_a_lock_leaves_the_next_attempt_a
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.touch()
-    real = process_lock._create_locked
+    real = process_leases._create_locked
 
     def create_and_be_interrupted(*arguments: Any) -> int:
         real(*arguments)
@@ -332,7 +338,7 @@ def test_an_interrupt_in_the_middle_of_creating_a_lock_leaves_the_next_attempt_a
 
     lock = ProcessLock(str(path))
     with monkeypatch.context() as patch:
-        patch.setattr(process_lock, "_create_locked", create_and_be_interrupted)
+        patch.setattr(process_leases, "_create_locked", create_and_be_interrupted)
         with pytest.raises(KeyboardInterrupt):
             lock.get_name()
     (left,) = lock_files(path)
@@ -345,7 +351,7 @@ def test_an_interrupt_in_the_middle_of_creating_a_lock_leaves_the_next_attempt_a
 
 def test_a_system_without_locks_on_files_has_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.touch()
-    monkeypatch.setattr(process_lock, "fcntl", None)
+    monkeypatch.setattr(process_leases, "fcntl", None)
     lock = ProcessLock(str(path))
     assert (lock.get_name(), lock_files(path)) == ("", [])
     assert lock.owns("") is False

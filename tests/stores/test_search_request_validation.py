@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.stores.search_request_validation import (
+from perdure._core.values.error import ConfigError
+from perdure._stores.checks import (
     MAX_HITS,
     MAX_QUERY_LENGTH,
     MAX_QUERY_TERMS,

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from perdure.stores import snippet
-from perdure.stores.snippet import SNIPPET_TOKENS, SearchTerms, make_snippet
+from perdure._stores import texts
+from perdure._stores.texts import SNIPPET_TOKENS, SearchTerms, make_snippet
 
 
 def tokens(data: bytes) -> list[tuple[int, int, str]]:
@@ -85,19 +85,19 @@ def test_only_so_many_places_are_compared():
 
 @pytest.mark.parametrize("gap", [" ", "\n"])
 def test_no_word_is_cut_where_a_long_text_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch, gap: str) -> None:
-    monkeypatch.setattr(snippet, "_STRIDE", 10)
+    monkeypatch.setattr(texts, "_STRIDE", 10)
     for text in ("abcd efgh needle x", "abcdefghi needle", "a needle needles", "x" * 10 + " needle", "abcdefgh needle"):
         assert "«needle»" in shown(text.replace(" ", gap), "needle")
-    pieces = list(snippet._split_text(f"ab{gap}cdefghijk{gap}lmnopqrstuvwxyz"))
+    pieces = list(texts._split_text(f"ab{gap}cdefghijk{gap}lmnopqrstuvwxyz"))
     assert pieces == [f"ab{gap}", f"cdefghijk{gap}", "lmnopqrstu", "vwxyz"]
-    assert list(snippet._split_text(f"{gap}bcdefghijklm")) == [f"{gap}bcdefghij", "klm"]
-    assert list(snippet._split_text(f"a{gap}cdefghijklm")) == [f"a{gap}", "cdefghijkl", "m"]
-    assert list(snippet._split_text("0123456789")) == ["0123456789"]
-    assert list(snippet._split_text(f"012345678{gap}0")) == [f"012345678{gap}", "0"]
+    assert list(texts._split_text(f"{gap}bcdefghijklm")) == [f"{gap}bcdefghij", "klm"]
+    assert list(texts._split_text(f"a{gap}cdefghijklm")) == [f"a{gap}", "cdefghijkl", "m"]
+    assert list(texts._split_text("0123456789")) == ["0123456789"]
+    assert list(texts._split_text(f"012345678{gap}0")) == [f"012345678{gap}", "0"]
 
 
 def test_where_a_long_text_has_nothing_its_first_piece_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snippet, "_STRIDE", 10)
+    monkeypatch.setattr(texts, "_STRIDE", 10)
     assert shown("abcd efgh ijkl mnop", "absent") == "abcd efgh"
 
 

@@ -8,13 +8,13 @@ import threading
 import msgspec
 import pytest
 
-from perdure.core.error import Conflict, EntryTooNew, SessionBusy, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded, Unknown
-from perdure.core.message import user
-from perdure.core.store import Lease
-from perdure.stores.lease_holder_process import describe_this_process
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.store_contract import check_store
+from perdure._core.log.store import Lease
+from perdure._core.values.error import Conflict, EntryTooNew, SessionBusy, StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded, Unknown
+from perdure._core.values.message import user
+from perdure._stores.lease_holder import describe_this_process
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._testing.store_contract.suite import check_store
 from tests.stores.material import another_connection, child, entries
 
 # -- the contract ------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ async def test_while_another_process_writes_an_append_waits_for_it(path, store):
 
 async def test_a_file_that_stays_locked_is_an_error_that_says_so(path, store, monkeypatch):
     lease = await store.acquire("s")
-    monkeypatch.setattr("perdure.stores.sqlite.write_connection.BUSY_SECONDS", 0)
+    monkeypatch.setattr("perdure._stores.sqlite.connections.BUSY_SECONDS", 0)
     with another_connection(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match=r"process.* kept it locked for .* s: continue that.*try again"):

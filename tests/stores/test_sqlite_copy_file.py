@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.stores.sqlite.atomic_file_copy import rename_when_done
+from perdure._core.values.error import ConfigError
+from perdure._stores.sqlite.file_system import rename_when_done
 
 
 def list_open_files(folder: Path) -> list[str]:

@@ -6,13 +6,13 @@ import os
 import apsw
 import pytest
 
-from perdure.core import fault_injection as faults
-from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry, MessageAdded
-from perdure.core.message import user
-from perdure.core.store import Post
-from perdure.stores.sqlite import write_connection as sqlite_access
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import Post
+from perdure._core.values import faults
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded
+from perdure._core.values.message import user
+from perdure._stores.sqlite import connections as sqlite_access
+from perdure._stores.sqlite.store import SqliteStore
 from tests.seeds import SEED
 from tests.small_disk import mounted, remount
 from tests.stores.material import another_connection, child, entries

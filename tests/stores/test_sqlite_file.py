@@ -14,13 +14,13 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.core.error import ConfigError, Conflict, StoreError
-from perdure.stores.sqlite import database_file, read_only_media
-from perdure.stores.sqlite.apsw_types import Connection
-from perdure.stores.sqlite.database_file import to_store_error
-from perdure.stores.sqlite.maintenance import verify
-from perdure.stores.sqlite.schema import FORMAT
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.values.error import ConfigError, Conflict, StoreError
+from perdure._stores.sqlite import database, file_system
+from perdure._stores.sqlite.database import to_store_error
+from perdure._stores.sqlite.driver import Connection
+from perdure._stores.sqlite.format.schema import FORMAT
+from perdure._stores.sqlite.maintenance import verify
+from perdure._stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
 
 
@@ -166,7 +166,7 @@ async def test_a_folder_and_what_is_no_file_are_refused(store_at, tmp_path):
 
 
 async def test_a_network_file_system_is_refused(store_at, path, monkeypatch):
-    monkeypatch.setattr("perdure.stores.private_paths.find_network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure._stores.files.find_network_file_system", lambda _: "nfs4")
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\).*local disk"):
         await store_at(path).acquire("s")
     assert not path.exists()
@@ -223,13 +223,13 @@ async def test_what_is_smaller_than_any_database_is_not_overwritten(
 
 def test_a_file_that_cannot_be_opened_to_read_is_named(path: Path) -> None:
     with pytest.raises(StoreError, match=rf"^the store '{path}' failed: it cannot be opened"):
-        database_file.open_read_only(str(path))
+        database.open_read_only(str(path))
     assert not path.exists()
 
 
 def test_a_file_that_sqlite_can_only_read_is_not_opened_to_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    database_file.open_to_write(str(path)).close()
-    connect = database_file.connect
+    database.open_to_write(str(path)).close()
+    connect = database.connect
     opened = []
 
     def connect_to_read(path: str, vfs: str | None, *, flags: int) -> Connection:
@@ -237,9 +237,9 @@ def test_a_file_that_sqlite_can_only_read_is_not_opened_to_write(path: Path, mon
         opened.append(connect(path, vfs, flags=apsw.SQLITE_OPEN_READONLY))
         return opened[-1]
 
-    monkeypatch.setattr(database_file, "connect", connect_to_read)
+    monkeypatch.setattr(database, "connect", connect_to_read)
     with pytest.raises(StoreError, match=r"it cannot be written: .* \(ReadOnlyError: it can only be read\)$"):
-        database_file.open_to_write(str(path))
+        database.open_to_write(str(path))
     with pytest.raises(apsw.ConnectionClosedError):
         opened[0].execute("SELECT 1")
 
@@ -247,7 +247,7 @@ def test_a_file_that_sqlite_can_only_read_is_not_opened_to_write(path: Path, mon
 def test_a_database_without_a_write_ahead_log_is_refused() -> None:
     with another_connection(":memory:") as connection:
         with pytest.raises(StoreError) as refused:
-            database_file._enable_wal(connection, "x.db")
+            database._enable_wal(connection, "x.db")
         text = "'x.db' lies where SQLite can keep no log (mode 'memory'): choose another path"
         assert str(refused.value) == text
 
@@ -268,12 +268,12 @@ def test_a_locked_file_is_tried_again_for_half_a_minute(
     def pause(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(database_file, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
     if is_done:
-        assert database_file.retry_while_busy(work) == "done"
+        assert database.retry_while_busy(work) == "done"
     else:
         with pytest.raises(apsw.BusyError):
-            database_file.retry_while_busy(work)
+            database.retry_while_busy(work)
     assert len(tried) == 6
 
 
@@ -281,7 +281,7 @@ def test_what_fails_in_a_transaction_is_undone_and_what_does_not_is_returned() -
     with another_connection(":memory:") as connection:
         connection.execute("CREATE TABLE words(word)")
         add = "INSERT INTO words VALUES('one')"
-        assert database_file.run_in_transaction(connection, lambda inside: inside.execute(add).fetchall()) == []
+        assert database.run_in_transaction(connection, lambda inside: inside.execute(add).fetchall()) == []
 
         def fail(inside: Any, *, ended: bool) -> None:
             inside.execute(add)
@@ -291,27 +291,27 @@ def test_what_fails_in_a_transaction_is_undone_and_what_does_not_is_returned() -
 
         for ended in (False, True):
             with pytest.raises(ZeroDivisionError):
-                database_file.run_in_transaction(connection, partial(fail, ended=ended))
+                database.run_in_transaction(connection, partial(fail, ended=ended))
             assert not connection.in_transaction
         assert connection.execute("SELECT count(*) FROM words").get == 1
 
 
 def test_a_file_that_is_not_there_has_no_identity_and_no_version(path: Path) -> None:
-    assert database_file.file_identity(str(path)) == (0, 0)
-    assert read_only_media.get_file_version(str(path)) == (0, 0, 0, 0, 0)
+    assert database.file_identity(str(path)) == (0, 0)
+    assert file_system.get_file_version(str(path)) == (0, 0, 0, 0, 0)
     path.write_bytes(b"12345")
     path.with_name("sessions.db-wal").write_bytes(b"123")
     status = path.stat()
-    assert database_file.file_identity(str(path)) == (status.st_dev, status.st_ino)
+    assert database.file_identity(str(path)) == (status.st_dev, status.st_ino)
     version = (status.st_dev, status.st_ino, 5, status.st_mtime_ns, 3)
-    assert read_only_media.get_file_version(str(path)) == version
+    assert file_system.get_file_version(str(path)) == version
 
 
 # -- how it is opened --------------------------------------------------------------------------------------------------
 
 
 def test_a_connection_to_write_waits_for_others_and_keeps_no_trace_of_what_was_deleted(path: Path) -> None:
-    connection: Any = database_file.open_to_write(str(path))
+    connection: Any = database.open_to_write(str(path))
     try:
         asked = ("busy_timeout", "journal_mode", "synchronous", "fullfsync", "checkpoint_fullfsync", "foreign_keys")
         more = ("trusted_schema", "cell_size_check", "secure_delete", "journal_size_limit")
@@ -331,7 +331,7 @@ def test_a_connection_to_write_waits_for_others_and_keeps_no_trace_of_what_was_d
             assert connection.config(setting, -1) == 1
     finally:
         connection.close()
-    reader: Any = database_file.open_read_only(str(path))
+    reader: Any = database.open_read_only(str(path))
     try:
         names = ("busy_timeout", "trusted_schema", "cell_size_check", "cache_size")
         assert [reader.pragma(name) for name in names] == [30_000, 0, 1, -32_768]
@@ -343,11 +343,11 @@ def test_a_connection_to_write_waits_for_others_and_keeps_no_trace_of_what_was_d
 
 def test_the_log_beside_the_file_goes_with_a_checkpoint_and_stays_without_one(path: Path) -> None:
     log = path.with_name("sessions.db-wal")
-    connection = database_file.open_to_write(str(path))
+    connection = database.open_to_write(str(path))
     connection.execute("INSERT INTO session(id, fence, created_at, updated_at) VALUES('s', 1, 1.0, 1.0)")
     connection.close()
     assert log.stat().st_size > 0
-    connection = database_file.open_to_write(str(path))
+    connection = database.open_to_write(str(path))
     assert connection.execute("SELECT id FROM session").get == "s"
-    database_file.close_and_checkpoint(connection)
+    database.close_and_checkpoint(connection)
     assert not log.exists()

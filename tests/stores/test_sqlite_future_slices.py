@@ -7,10 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from perdure.core.event import Custom, Entry
-from perdure.stores.sqlite.batched_future_resolver import SLICE_LENGTH, get_future_resolver, resolve_futures
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.writer_jobs import WriterJob
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._stores.sqlite.write.jobs import SLICE_LENGTH, WriterJob, get_future_resolver, resolve_futures
 from tests.doubles import SECONDS
 
 SESSIONS = 5 * SLICE_LENGTH + 3

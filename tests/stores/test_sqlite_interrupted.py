@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.event import Custom, Entry, Event, RunEnded, RunStarted, RunWaiting
-from perdure.core.store import InterruptedSession, Post
-from perdure.stores.lease_holder_process import LeaseHolderProcess, describe_this_process
-from perdure.stores.sqlite.lock_holder import describe_lock_holder
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import InterruptedSession, Post
+from perdure._core.values.event import Custom, Entry, RunEnded, RunStarted, RunWaiting
+from perdure._core.values.event_class import Event
+from perdure._stores.lease_holder import LeaseHolderProcess, describe_this_process
+from perdure._stores.sqlite.file_system import describe_lock_holder
+from perdure._stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection
 
 STARTED, ENDED = RunStarted("agent", run_id="r"), RunEnded("done", run_id="r")
@@ -129,6 +130,6 @@ def test_who_writes_to_a_file_is_read_from_the_locks_of_the_system(
     inode = shared.stat().st_ino
     files = {"/proc/locks": "".join(line.format(inode=inode) + "\n" for line in lines)}
     files["/proc/4711/stat"] = f"4711 (odd) name) {state} 1 2 3" if state else "4711 (name)"
-    opened = "perdure.stores.sqlite.lock_holder.open"
+    opened = "perdure._stores.sqlite.file_system.open"
     monkeypatch.setattr(opened, lambda name, **_: io.StringIO(files[name]), raising=False)
     assert describe_lock_holder(str(path)) == told

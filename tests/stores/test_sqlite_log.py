@@ -9,18 +9,18 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.core.error import Conflict, Fenced, SessionExists, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
-from perdure.core.message import Image, Text, ToolResult, user
-from perdure.core.store import Lease, Post
-from perdure.stores.sqlite import log as sqlite_log
-from perdure.stores.sqlite import log_row_merging as sqlite_merge
-from perdure.stores.sqlite import single_statement_append
-from perdure.stores.sqlite.entry_id_index import UNNUMBERED, IdRange, group_ids, split_id
-from perdure.stores.sqlite.lock_holder import describe_lock_holder
-from perdure.stores.sqlite.log_row_merging import merge_log_rows, plan_row_merge
-from perdure.stores.sqlite.pack_rows import LONG_TEXT_BYTES
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import Lease, Post
+from perdure._core.values.error import Conflict, Fenced, SessionExists, StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
+from perdure._core.values.message import Image, Text, ToolResult, user
+from perdure._stores.sqlite import log as sqlite_log
+from perdure._stores.sqlite.file_system import describe_lock_holder
+from perdure._stores.sqlite.format import merging as sqlite_merge
+from perdure._stores.sqlite.format.merging import merge_log_rows, plan_row_merge
+from perdure._stores.sqlite.format.rows import LONG_TEXT_BYTES
+from perdure._stores.sqlite.format.schema import UNNUMBERED, IdRange, group_ids, split_id
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._stores.sqlite.write import single_append
 from tests.stores.material import another_connection, entries
 
 
@@ -59,7 +59,7 @@ async def test_a_session_that_is_given_back_is_one_row_once_its_rows_fill_it(pat
 
 async def test_a_long_log_is_some_large_rows_while_it_is_driven(path, store, monkeypatch):
     monkeypatch.setattr(sqlite_log, "MAX_LOOSE_BYTES", 40_000)
-    monkeypatch.setattr(single_statement_append, "MAX_LOOSE_BYTES", 40_000)
+    monkeypatch.setattr(single_append, "MAX_LOOSE_BYTES", 40_000)
     monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 10_000)
     lease = await store.acquire("s")
     log = await grow(store, lease, 1, 200, size=500)
@@ -305,7 +305,7 @@ async def test_a_release_that_the_disk_refuses_leaves_a_session_that_can_be_acqu
         raise apsw.IOError("the disk is on fire")
 
     lease = await store.acquire("s")
-    monkeypatch.setattr("perdure.stores.sqlite.store.try_release_lease", fail)
+    monkeypatch.setattr("perdure._stores.sqlite.store.try_release_lease", fail)
     with pytest.raises(StoreError, match="the disk reported an error"):
         await store.release(lease)
     monkeypatch.undo()
@@ -316,7 +316,7 @@ async def test_rows_of_appends_that_share_transactions_are_merged_too(
     path: Any, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_log, "MAX_LOOSE_BYTES", 4_000)
-    monkeypatch.setattr(single_statement_append, "MAX_LOOSE_BYTES", 4_000)
+    monkeypatch.setattr(single_append, "MAX_LOOSE_BYTES", 4_000)
     monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 1_000)
     lease = await store.acquire("s")
     log = [Entry(seq, float(seq), Custom("data", "x" * 200), f"w-{seq}") for seq in range(1, 31)]

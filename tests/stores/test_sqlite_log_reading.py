@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
-from perdure.core.event import (
+from perdure._core.log.store import Lease, Post
+from perdure._core.values.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
+from perdure._core.values.event import (
     Custom,
     Entry,
-    Event,
     MessageAdded,
     RunEnded,
     RunResumed,
@@ -19,19 +19,28 @@ from perdure.core.event import (
     RunWaiting,
     SessionConfigured,
 )
-from perdure.core.jsonable import to_jsonable
-from perdure.core.message import user
-from perdure.core.store import Lease, Post
-from perdure.stores.sqlite import log, single_statement_append
-from perdure.stores.sqlite.apsw_types import Connection
-from perdure.stores.sqlite.database_file import open_to_write, run_in_transaction
-from perdure.stores.sqlite.forks_deletion_redaction import ForkRequest, create_fork, delete_session, redact_entry
-from perdure.stores.sqlite.lease import acquire_free_lease, acquire_lease, is_lease_valid, release_lease
-from perdure.stores.sqlite.log import EntryRange, StateBetweenAppends, append_entries, encode_append_row
-from perdure.stores.sqlite.log_row_merging import row_size
-from perdure.stores.sqlite.mailbox import add_post, encode_post_body, has_no_posts, read_pending_posts
-from perdure.stores.sqlite.process_leases import ProcessLeases
-from perdure.stores.sqlite.single_statement_append import append_in_one_statement
+from perdure._core.values.event_class import Event
+from perdure._core.values.jsonable import to_jsonable
+from perdure._core.values.message import user
+from perdure._stores.sqlite import log
+from perdure._stores.sqlite.database import open_to_write, run_in_transaction
+from perdure._stores.sqlite.driver import Connection
+from perdure._stores.sqlite.format.merging import row_size
+from perdure._stores.sqlite.log import EntryRange, StateBetweenAppends, append_entries, encode_append_row
+from perdure._stores.sqlite.write import single_append
+from perdure._stores.sqlite.write.erasure import ForkRequest, create_fork, delete_session, redact_entry
+from perdure._stores.sqlite.write.leases import (
+    acquire_free_lease,
+    acquire_lease,
+    add_post,
+    encode_post_body,
+    has_no_posts,
+    is_lease_valid,
+    read_pending_posts,
+    release_lease,
+)
+from perdure._stores.sqlite.write.process_leases import ProcessLeases
+from perdure._stores.sqlite.write.single_append import append_in_one_statement
 
 
 class File:
@@ -433,7 +442,7 @@ def test_a_log_is_due_for_a_merge_when_its_loose_rows_have_reached_the_limit(
     assert lease is not None
     encoded = [encode_append_row(lease, made("w", seq)) for seq in (1, 2, 3)]
     size = row_size(encoded[0].row)
-    monkeypatch.setattr(single_statement_append, "MAX_LOOSE_BYTES", 2 * size + spare)
+    monkeypatch.setattr(single_append, "MAX_LOOSE_BYTES", 2 * size + spare)
     for number, new in enumerate(encoded[:2], 1):
         assert file.notes.merge_due == set()
         assert append_in_one_statement([new], file.notes, file.connection)

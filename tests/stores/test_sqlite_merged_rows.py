@@ -6,14 +6,15 @@ import msgspec
 import pytest
 
 from perdure import Agent, Limits, Price, ToolOutput, tool
-from perdure.core.error import BadRequest, PerdureError, ProviderDown, StoreError
-from perdure.core.event import Entry, Event, MessageAdded, ModelRequested, RunEnded, RunStarted, Unknown
-from perdure.core.fold import fold_entries, fold_events
-from perdure.core.message import Usage, assistant, user
-from perdure.stores.sqlite import log_row_merging
-from perdure.stores.sqlite.pack_rows import PackRow, decode_row_entries, decode_row_events, encode_row, merge_rows
-from perdure.testing import FakeClock, ScriptedModel, call
-from perdure.testing.scripted_reply import Reply
+from perdure._core.log.fold import fold_entries, fold_events
+from perdure._core.values.error import BadRequest, PerdureError, ProviderDown, StoreError
+from perdure._core.values.event import Entry, MessageAdded, ModelRequested, RunEnded, RunStarted, Unknown
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Usage, assistant, user
+from perdure._stores.sqlite.format import merging
+from perdure._stores.sqlite.format.rows import PackRow, decode_row_entries, decode_row_events, encode_row, merge_rows
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call
 from tests.random_log import RandomLog, describe_state
 from tests.stores.material import another_connection
 
@@ -102,7 +103,7 @@ def test_a_row_that_is_not_as_long_as_it_says_is_damaged(runs):
 @pytest.fixture
 async def filled(store, monkeypatch):
     """A store with a session of a few large rows."""
-    monkeypatch.setattr(log_row_merging, "MERGED_ROW_BYTES", 6_000)
+    monkeypatch.setattr(merging, "MERGED_ROW_BYTES", 6_000)
     lease = await store.acquire("s")
     entries = number(usual_runs(60, text="Hello there."))
     for place in range(0, len(entries), 5):
@@ -165,7 +166,7 @@ def write_reply(chance: Random) -> Reply | Exception:
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_what_an_agent_has_done_is_the_same_by_its_events_and_by_its_entries(seed, store, monkeypatch):
-    monkeypatch.setattr(log_row_merging, "MERGED_ROW_BYTES", 4_000)
+    monkeypatch.setattr(merging, "MERGED_ROW_BYTES", 4_000)
     chance = Random(seed)
     model = ScriptedModel(lambda _: write_reply(chance), price=Price(input_usd=1.0, output_usd=2.0), repeat_last=True)
     agent = Agent(

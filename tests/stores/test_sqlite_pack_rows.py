@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry, MessageAdded, RunStarted
-from perdure.core.log_codec import VERSION, encode_events
-from perdure.core.message import user
-from perdure.stores.sqlite.pack_rows import (
+from perdure._core.log.codec import VERSION, encode_events
+from perdure._core.values.error import StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded, RunStarted
+from perdure._core.values.message import user
+from perdure._stores.sqlite.format.rows import (
     LONG_TEXT_BYTES,
     PackRow,
     ReadText,

@@ -1,8 +1,8 @@
 """What the tables of an SQLite file cost."""
 
-from perdure.core.event import Entry, MessageAdded
-from perdure.core.message import user
-from perdure.stores.sqlite.search_thread import SearchThread
+from perdure._core.values.event import Entry, MessageAdded
+from perdure._core.values.message import user
+from perdure._stores.sqlite.search.thread import SearchThread
 
 
 def said(seq: int, text: str) -> Entry:

@@ -6,12 +6,12 @@ from hashlib import sha256
 import apsw
 import pytest
 
-from perdure.core.error import ConfigError, SessionBusy, StoreError
-from perdure.core.event import RunStarted
-from perdure.core.store import SearchableStore
-from perdure.stores.sqlite.log_reader_for_search import LogReaderForSearch
-from perdure.stores.sqlite.search_index import IndexedText, SearchIndex
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import SearchableStore
+from perdure._core.values.error import ConfigError, SessionBusy, StoreError
+from perdure._core.values.event import RunStarted
+from perdure._stores.sqlite.search.index import IndexedText, SearchIndex
+from perdure._stores.sqlite.search.log_reader import LogReaderForSearch
+from perdure._stores.sqlite.store import SqliteStore
 from tests.doubles import until
 from tests.seeds import chance
 from tests.stores.search_material import found, keep, lines, logged, places, said
@@ -248,7 +248,7 @@ async def test_a_session_that_is_larger_than_all_others_leaves_nothing_in_the_in
 @pytest.mark.parametrize("trial", range(5))
 def test_no_word_of_a_removed_text_is_left_whatever_came_before(path, trial, monkeypatch):
     draw = chance("words of removed texts", trial)
-    monkeypatch.setattr("perdure.stores.sqlite.search_index._SECURE_COST", draw.choice((10, 500)))  # in place, or not
+    monkeypatch.setattr("perdure._stores.sqlite.search.index._SECURE_COST", draw.choice((10, 500)))  # in place, or not
     index, there, removed = SearchIndex(str(path)), dict[int, str](), list[str]()
     for step in range(25):
         if not there or draw.random() < 0.5:
@@ -295,7 +295,7 @@ async def test_an_index_that_could_not_be_rewritten_is_rewritten_at_its_next_use
         rewrite_pages(index)
 
     monkeypatch.setattr(SearchIndex, "rewrite_pages", note_and_rewrite)
-    monkeypatch.setattr("perdure.stores.sqlite.search_thread.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("perdure._stores.sqlite.search.thread.QUIET_SECONDS", 0.0)
     assert await found(store, "rain") == [("kept", 1)]
     await until(lambda: rewritten == [f"{path}-search"])
     await store.aclose()

@@ -3,8 +3,8 @@
 import apsw
 import pytest
 
-from perdure.stores.sqlite import database_file
-from perdure.stores.sqlite.search_index import SearchIndex
+from perdure._stores.sqlite import database
+from perdure._stores.sqlite.search.index import SearchIndex
 from tests.seeds import chance as draw_chance
 from tests.stores.material import another_connection, child
 from tests.stores.search_material import found
@@ -94,7 +94,7 @@ def test_work_is_tried_again_until_the_time_is_over_however_long_each_attempt_ta
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     with pytest.raises(apsw.BusyError):
-        database_file.retry_while_busy(work)
+        database.retry_while_busy(work)
     assert attempts == [0, 20]
 
 

@@ -5,10 +5,10 @@ import asyncio
 import apsw
 import pytest
 
-from perdure.stores.sqlite import search_thread as sqlite_search_thread
-from perdure.stores.sqlite.search import LogSearch
-from perdure.stores.sqlite.search_thread import LATEST_SECONDS, QUIET_SECONDS, IndexingDelay
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._stores.sqlite.search import thread as sqlite_search_thread
+from perdure._stores.sqlite.search.query import LogSearch
+from perdure._stores.sqlite.search.thread import LATEST_SECONDS, QUIET_SECONDS, IndexingDelay
+from perdure._stores.sqlite.store import SqliteStore
 from tests.doubles import SECONDS
 from tests.stores.material import another_connection
 from tests.stores.search_material import found, keep, lines, logged
@@ -52,7 +52,7 @@ async def test_what_is_appended_is_indexed_before_anybody_searches(path, store):
 
 @pytest.mark.usefixtures("impatient")
 async def test_more_than_a_batch_is_indexed_to_the_end(path, store, monkeypatch):
-    monkeypatch.setattr("perdure.stores.sqlite.search.BATCH_ENTRIES", 7)
+    monkeypatch.setattr("perdure._stores.sqlite.search.query.BATCH_ENTRIES", 7)
     await keep(store, "s", *lines(60))
     await keep(store, "t", *lines(60))
     await until(lambda: count_of(path) == 108)

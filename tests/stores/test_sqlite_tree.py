@@ -5,14 +5,15 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
-from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure.core.message import user
-from perdure.core.store import ForkListingStore, Lease, Post
-from perdure.stores import listened, namespaced
-from perdure.stores.sqlite import log_row_merging as sqlite_merge
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import ScriptedModel
+from perdure._core.log.store import ForkListingStore, Lease, Post
+from perdure._core.values.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
+from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure._core.values.message import user
+from perdure._stores.sqlite.format import merging as sqlite_merge
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._stores.wrappers.listened import listened
+from perdure._stores.wrappers.namespace import namespaced
+from perdure._testing.model import ScriptedModel
 from tests.stores.material import another_connection, entries
 
 SECRET = "kestrel-over-the-harbour"

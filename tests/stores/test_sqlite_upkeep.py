@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded
-from perdure.core.message import user
-from perdure.core.store import MaintainableStore, Post, StoreSize
-from perdure.stores.sqlite.maintenance import restore, verify
-from perdure.stores.sqlite.page_checksums import has_checksums, write_checksums
-from perdure.stores.sqlite.schema import FORMAT, UNCHECKED_FORMAT
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import MaintainableStore, Post, StoreSize
+from perdure._core.values.error import ConfigError, StoreError
+from perdure._core.values.event import Custom, Entry, MessageAdded
+from perdure._core.values.message import user
+from perdure._stores.sqlite.format.pages import has_checksums, write_checksums
+from perdure._stores.sqlite.format.schema import FORMAT, UNCHECKED_FORMAT
+from perdure._stores.sqlite.maintenance import restore, verify
+from perdure._stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
 
 
@@ -198,7 +198,7 @@ def test_a_copy_that_a_bad_disk_has_changed_is_not_left_behind(backup: Path, mon
         content[-100] ^= 1
         Path(place).write_bytes(content)
 
-    monkeypatch.setattr("perdure.stores.sqlite.maintenance.write_checksums", write_checksums_and_fail)
+    monkeypatch.setattr("perdure._stores.sqlite.maintenance.write_checksums", write_checksums_and_fail)
     with pytest.raises(StoreError, match=r"damaged \(the checksum of page \d+ is wrong\)"):
         restore(backup, backup.with_name("new.db"))
     assert sorted(place.name for place in backup.parent.iterdir()) == ["backup.db", "sessions.db"]

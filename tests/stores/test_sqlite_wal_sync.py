@@ -8,12 +8,11 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from perdure.core.error import Fenced, StoreError
-from perdure.stores import disk_sync
-from perdure.stores.sqlite import wal_sync
-from perdure.stores.sqlite.file_scheduler import MAX_SYNCS_NOW
-from perdure.stores.sqlite.search_thread import SearchThread
-from perdure.stores.sqlite.wal_sync import (
+from perdure._core.values.error import Fenced, StoreError
+from perdure._stores import files
+from perdure._stores.sqlite.search.thread import SearchThread
+from perdure._stores.sqlite.write import jobs
+from perdure._stores.sqlite.write.jobs import (
     MAX_QUICK_SYNCS,
     QUICK_SECONDS,
     QUICK_SYNCS,
@@ -22,6 +21,7 @@ from perdure.stores.sqlite.wal_sync import (
     SyncSpeedPredictor,
     WalSync,
 )
+from perdure._stores.sqlite.write.scheduler import MAX_SYNCS_NOW
 from tests.stores.material import another_connection, entries
 
 
@@ -39,9 +39,9 @@ def held_syncs(monkeypatch):
     def sync(descriptor):
         threads.append(threading.current_thread())
         assert allowed.wait(60)
-        disk_sync.sync_data(descriptor)
+        files.sync_data(descriptor)
 
-    monkeypatch.setattr(wal_sync, "sync_data", sync)
+    monkeypatch.setattr(jobs, "sync_data", sync)
     yield allowed, threads
     allowed.set()
 
@@ -73,9 +73,9 @@ async def test_what_is_synced_is_the_log_that_sqlite_writes_also_after_it_was_em
 
     def sync(descriptor):
         synced.append(os.path.samestat(os.fstat(descriptor), path.with_name("sessions.db-wal").stat()))
-        disk_sync.sync_data(descriptor)
+        files.sync_data(descriptor)
 
-    monkeypatch.setattr(wal_sync, "sync_data", sync)
+    monkeypatch.setattr(jobs, "sync_data", sync)
     await store.append(lease, entries(2), sync=True)
     await store.vacuum()
     await store.append(lease, entries(3), sync=True)
@@ -141,7 +141,7 @@ async def test_what_follows_a_barrier_whose_sync_failed_is_stored_after_the_log_
         repaired.append(True)
         write(connection)
 
-    monkeypatch.setattr(wal_sync, "sync_data", refuse)
+    monkeypatch.setattr(jobs, "sync_data", refuse)
     monkeypatch.setattr(access, "_write_wal_again", write_again)
     failed = store.append_soon(lease, entries(2), sync=True)
     following = store.append_soon(lease, entries(3), sync=True)
@@ -158,7 +158,7 @@ async def test_a_sync_that_the_system_refuses_acknowledges_nothing(store, lease,
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(wal_sync, "sync_data", refuse)
+        patched.setattr(jobs, "sync_data", refuse)
         with pytest.raises(StoreError, match=r"the disk reported an error.*Input/output error"):
             await store.append_soon(lease, entries(2), sync=True)
     assert not store.append_now(lease, entries(2), sync=False)  # nothing is added before it is certain
@@ -209,14 +209,14 @@ class Disk:
         self._clock += self.seconds
         if self.error is not None:
             raise self.error
-        disk_sync.sync_data(descriptor)
+        files.sync_data(descriptor)
 
 
 @pytest.fixture
 def disk(monkeypatch):
     disk = Disk()
-    monkeypatch.setattr(wal_sync, "time", disk)
-    monkeypatch.setattr(wal_sync, "sync_data", disk.sync)
+    monkeypatch.setattr(jobs, "time", disk)
+    monkeypatch.setattr(jobs, "sync_data", disk.sync)
     return disk
 
 
@@ -353,7 +353,7 @@ def test_an_error_of_the_system_is_one_of_the_database(tmp_path, monkeypatch):
     def refuse(_descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(wal_sync, "sync_data", refuse)
+    monkeypatch.setattr(jobs, "sync_data", refuse)
     with pytest.raises(apsw.IOError, match="No space left"):
         wal.sync()
     wal.close()
@@ -370,7 +370,7 @@ def test_a_log_that_cannot_be_closed_in_good_order_is_closed_all_the_same(tmp_pa
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(wal_sync, "os", SimpleNamespace(close=close))
+        patched.setattr(jobs, "os", SimpleNamespace(close=close))
         wal.close()
     (descriptor,) = closed
     os.close(descriptor)

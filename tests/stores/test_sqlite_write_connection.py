@@ -7,10 +7,10 @@ from typing import Any, Self
 import apsw
 import pytest
 
-from perdure.core.error import StoreError
-from perdure.stores.sqlite import database_file, write_connection
-from perdure.stores.sqlite.wal_sync import CAN_SYNC_WAL
-from perdure.stores.sqlite.write_connection import CHECKPOINT_PAGES, WriteConnection
+from perdure._core.values.error import StoreError
+from perdure._stores.sqlite import connections, database
+from perdure._stores.sqlite.connections import CHECKPOINT_PAGES, WriteConnection
+from perdure._stores.sqlite.write.jobs import CAN_SYNC_WAL
 from tests.stores.material import another_connection
 
 
@@ -61,21 +61,21 @@ def size_of_log(path) -> int:
 
 def test_a_log_that_is_not_long_is_moved_without_waiting_for_anybody_and_its_file_stays(access, path, monkeypatch):
     size = size_of_log(path)
-    monkeypatch.setattr(write_connection, "MAX_WAL_BYTES", size)  # exactly the limit
+    monkeypatch.setattr(connections, "MAX_WAL_BYTES", size)  # exactly the limit
     access._connection = waits = Waits(access.connection)
     access.checkpoint()
     assert (waits.milliseconds, size_of_log(path)) == ([0, 0], size)
 
 
 def test_a_log_that_is_too_long_waits_a_second_for_readers_and_is_emptied(access, path, monkeypatch):
-    monkeypatch.setattr(write_connection, "MAX_WAL_BYTES", size_of_log(path) - 1)
+    monkeypatch.setattr(connections, "MAX_WAL_BYTES", size_of_log(path) - 1)
     access._connection = waits = Waits(access.connection)
     access.checkpoint()
     assert (waits.milliseconds, size_of_log(path)) == ([1000, 0], 0)  # and whoever cannot wait finds it so
 
 
 def test_a_log_that_somebody_reads_is_left_for_later_and_nothing_is_lost(access, path, monkeypatch, caplog):
-    monkeypatch.setattr(write_connection, "MAX_WAL_BYTES", 0)
+    monkeypatch.setattr(connections, "MAX_WAL_BYTES", 0)
     with another_connection(path) as reader:
         reader.execute("BEGIN")
         assert reader.execute("SELECT count(*) FROM words").get == 1
@@ -119,7 +119,7 @@ def test_erased_data_leaves_the_log_also_while_another_process_empties_it(access
 
 
 def test_erased_data_that_somebody_reads_for_too_long_is_told_of(access, path, monkeypatch):
-    monkeypatch.setattr(database_file, "BUSY_SECONDS", 0)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0)
     access.connection.set_busy_timeout(0)
     with another_connection(path) as reader:
         reader.execute("BEGIN; SELECT count(*) FROM words")
@@ -271,8 +271,8 @@ def test_a_log_is_written_again_whole_after_an_error_of_the_disk_and_the_file_is
         return connection.connection.execute(statement, *values)
 
     connection.execute = execute  # type: ignore[attr-defined]
-    monkeypatch.setattr(write_connection, "open_wal_file", Log)
-    monkeypatch.setattr(write_connection, "_CHUNK", 10)
+    monkeypatch.setattr(connections, "open_wal_file", Log)
+    monkeypatch.setattr(connections, "_CHUNK", 10)
     content = Log.content
     for _ in range(2):
         with access.use_with_timeout():
@@ -333,7 +333,7 @@ def test_a_log_is_opened_to_be_synced_only_with_its_connection_and_synced_only_w
         raise OSError(24, "Too many open files")
 
     access.get_or_open()
-    monkeypatch.setattr(write_connection, "WalSync", fail)
+    monkeypatch.setattr(connections, "WalSync", fail)
     access.open_wal()
     assert access.wal is None  # SQLite syncs then
 
@@ -352,7 +352,7 @@ def test_a_connection_is_closed_with_its_log_moved_into_the_file_or_with_a_warni
         connection.close()
         raise apsw.IOError("the disk is on fire")
 
-    monkeypatch.setattr(write_connection, "close_and_checkpoint", fail)
+    monkeypatch.setattr(connections, "close_and_checkpoint", fail)
     access.close()
     access.close()
     assert caplog.messages == [f"the store {access.path!r} could not be closed in good order: the disk is on fire"]
@@ -378,7 +378,7 @@ def test_a_checkpoint_that_the_disk_refuses_closes_the_connection(
 def test_sqlite_tells_of_the_growth_of_its_log_after_each_commit(
     access: WriteConnection, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_connection, "CHECKPOINT_PAGES", 3)
+    monkeypatch.setattr(connections, "CHECKPOINT_PAGES", 3)
     connection = access.get_or_open()
     asked.times = 0
     for _ in range(9):

@@ -10,15 +10,15 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.core import fault_injection as faults
-from perdure.core.error import Conflict, Fenced, SessionBusy, StoreError
-from perdure.core.event import Custom, Entry
-from perdure.core.store import Lease, Post
-from perdure.stores.sqlite import log as sqlite_log
-from perdure.stores.sqlite import switch_interval as sqlite_turns
-from perdure.stores.sqlite import write_connection as sqlite_access
-from perdure.stores.sqlite.entry_id_index import highest_id_number
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import Lease, Post
+from perdure._core.values import faults
+from perdure._core.values.error import Conflict, Fenced, SessionBusy, StoreError
+from perdure._core.values.event import Custom, Entry
+from perdure._stores.sqlite import connections as sqlite_access
+from perdure._stores.sqlite import connections as sqlite_turns
+from perdure._stores.sqlite import log as sqlite_log
+from perdure._stores.sqlite.format.schema import highest_id_number
+from perdure._stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
 
 
@@ -361,7 +361,7 @@ async def test_a_session_whose_release_took_a_thread_is_looked_up_as_well(path, 
 async def test_the_event_loop_does_not_wait_for_another_process_in_a_file_that_was_only_read(
     path: Any, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.stores.sqlite.database_file.BUSY_SECONDS", 3)
+    monkeypatch.setattr("perdure._stores.sqlite.database.BUSY_SECONDS", 3)
     assert await store.read("s") == []  # which opens the file
     with another_connection(path) as connection:
         connection.execute("BEGIN IMMEDIATE")

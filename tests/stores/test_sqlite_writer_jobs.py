@@ -8,9 +8,9 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.stores.sqlite.apsw_types import Connection
-from perdure.stores.sqlite.database_file import run_in_transaction
-from perdure.stores.sqlite.writer_jobs import WriterJob, fail_jobs, run_jobs
+from perdure._stores.sqlite.database import run_in_transaction
+from perdure._stores.sqlite.driver import Connection
+from perdure._stores.sqlite.write.jobs import WriterJob, fail_jobs, run_jobs
 from tests.stores.material import another_connection
 
 

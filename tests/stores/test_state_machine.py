@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from perdure.core.clock_and_ids import new_id
-from perdure.core.store import Lease
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.sqlite.store import SqliteStore
+from perdure._core.log.store import Lease
+from perdure._core.values.clock import new_id
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.postgres.store import PostgresStore
+from perdure._stores.sqlite.store import SqliteStore
 from tests.stores.machine import Kind, Machine, Place
 from tests.stores.victim import Killer
 

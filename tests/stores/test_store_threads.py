@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from perdure.stores.store_threads import StoreThreads
+from perdure._stores.threads import StoreThreads
 
 PROGRAM = """
 import threading
-from perdure.stores.store_threads import StoreThreads
+from perdure._stores.threads import StoreThreads
 
 may_go_on = threading.Event()
 thread = StoreThreads("writer")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from perdure.core.event import Custom, Entry, MessageAdded, RunStarted, SessionConfigured, ToolFinished
-from perdure.core.message import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
-from perdure.stores.title_and_search_text import (
+from perdure._core.values.event import Custom, Entry, MessageAdded, RunStarted, SessionConfigured, ToolFinished
+from perdure._core.values.message import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
+from perdure._stores.texts import (
     LARGE_TEXT,
     extract_searchable_text,
     find_given_title,

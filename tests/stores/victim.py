@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.error import PerdureError
-from perdure.core.log_codec import decode_entry
-from perdure.core.store import Lease, Post
-from perdure.stores import open_store
-from perdure.stores.postgres.store import PostgresStore
+from perdure._core.log.codec import decode_entry
+from perdure._core.log.store import Lease, Post
+from perdure._core.values.error import PerdureError
+from perdure._stores import open_store
+from perdure._stores.postgres.store import PostgresStore
 from tests.architecture.source import ROOT
 
 

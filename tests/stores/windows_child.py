@@ -49,12 +49,12 @@ def become_windows() -> None:
 
 async def drive(path: str) -> None:
     """Try to drive a session, tell how it went, and hold it until stdin ends."""
-    from perdure.core.error import SessionBusy
-    from perdure.stores import lease_holder_process
-    from perdure.stores.sqlite.store import SqliteStore
+    from perdure._core.values.error import SessionBusy
+    from perdure._stores import lease_holder
+    from perdure._stores.sqlite.store import SqliteStore
 
-    vars(lease_holder_process)["get_process_start_time"] = lambda _: ""
-    vars(lease_holder_process)["_machine_id"] = socket.gethostname
+    vars(lease_holder)["get_process_start_time"] = lambda _: ""
+    vars(lease_holder)["_machine_id"] = socket.gethostname
     store = SqliteStore(path)
     try:
         await store.acquire("s")

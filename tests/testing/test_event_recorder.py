@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError, RateLimited
-from perdure.core.event import (
+from perdure._core.model.wrappers import retried
+from perdure._core.tools.tool import tool
+from perdure._core.values.error import ConfigError, RateLimited
+from perdure._core.values.event import (
     Custom,
     Entry,
     GuardrailTripped,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
-    QuestionAsked,
     ReplyDiscarded,
     RetryScheduled,
     RunEnded,
@@ -30,11 +31,12 @@ from perdure.core.event import (
     TurnStarted,
     UsageReported,
 )
-from perdure.core.message import Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.model_and_tool_wrappers import retried
-from perdure.core.tool import tool
-from perdure.runtime.agent import Agent
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call
+from perdure._core.values.event_class import QuestionAsked
+from perdure._core.values.message import Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
 
 numbers = itertools.count(1)
 

@@ -6,11 +6,12 @@ import functools
 
 import pytest
 
-from perdure.core.error import ConfigError, ProviderDown
-from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import Message, Text, ToolCall, Usage, assistant, user
-from perdure.core.model import Request
-from perdure.testing import ScriptedModel, check_model
+from perdure._core.model.protocol import Request
+from perdure._core.values.error import ConfigError, ProviderDown
+from perdure._core.values.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure._core.values.message import Message, Text, ToolCall, Usage, assistant, user
+from perdure._testing.model import ScriptedModel
+from perdure._testing.model_contract import check_model
 
 
 def playing(*events):

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, ToolError, UrlTarget
-from perdure.testing import ScriptedBrowser, ScriptedPage
-from perdure.toolkits.browser_backend import BrowserDownload, BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure.toolkits.browser_page_text import format_browser_element
+from perdure._testing.browser import ScriptedBrowser, ScriptedPage
+from perdure._tools.browser.backend import BrowserDownload, BrowserElement, BrowserFrame, BrowserSnapshot
+from perdure._tools.browser.page_text import format_browser_element
 
 HOME, SHOP, FRAME, FILE = [f"https://example.org/{each}" for each in ("", "shop", "frame", "list.csv")]
 PAGES: dict[str, str | ScriptedPage] = {

@@ -5,11 +5,23 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError, ModelError, ProviderDown
-from perdure.core.event import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import Citation, Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant, user
-from perdure.core.model import ModelInfo, Price, Request, assemble_reply, model_info
-from perdure.testing import Reply, ScriptedModel, ScriptEnded, call, calls, check_model, pause, thinking
+from perdure._core.model.protocol import ModelInfo, Price, Request, assemble_reply, model_info
+from perdure._core.values.error import ConfigError, ModelError, ProviderDown
+from perdure._core.values.event import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure._core.values.message import (
+    Citation,
+    Image,
+    Message,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    assistant,
+    user,
+)
+from perdure._testing.model import Reply, ScriptedModel, ScriptEnded, call, calls, pause, thinking
+from perdure._testing.model_contract import check_model
 
 
 def asking(text="Hello"):

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, UrlTarget
-from perdure.testing import ScriptedWeb
-from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
+from perdure._testing.web import ScriptedWeb
+from perdure._tools.web.backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
 
 
 async def test_a_page_is_fetched_by_its_url_and_another_is_not_found():

@@ -9,20 +9,16 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from perdure.core.error import ConfigError, Conflict, StoreError, UnsupportedByStore
-from perdure.core.event import MessageAdded, RunEnded
-from perdure.core.store import Hit, Lease, SessionInfo, StoreSize
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import (
-    store_contract,
-    store_contract_listing,
-    store_contract_maintenance,
-    store_contract_search,
-)
-from perdure.testing.store_contract import check_store
-from perdure.testing.store_contract_search import HOSTILE_QUERIES
+from perdure._core.log.store import Hit, Lease, SessionInfo, StoreSize
+from perdure._core.values.error import ConfigError, Conflict, StoreError, UnsupportedByStore
+from perdure._core.values.event import MessageAdded, RunEnded
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._testing.store_contract import listing, maintenance, suite
+from perdure._testing.store_contract import search as store_contract_search
+from perdure._testing.store_contract.search import HOSTILE_QUERIES
+from perdure._testing.store_contract.suite import check_store
 from tests.small_disk import mounted
 
 
@@ -403,7 +399,7 @@ class Silent(SqliteStore):
 @pytest.fixture
 def only_maintenance(monkeypatch):
     """The last chapter alone: in an SQLite file, all of them take a second each time."""
-    monkeypatch.setattr(store_contract, "_CHECKS", store_contract_maintenance.CHECKS)
+    monkeypatch.setattr(suite, "_CHECKS", maintenance.CHECKS)
 
 
 @pytest.mark.usefixtures("only_maintenance")
@@ -603,7 +599,7 @@ class Choosy(SqliteStore):
 
 @pytest.fixture
 def only_hostile_queries(monkeypatch):
-    monkeypatch.setattr(store_contract, "_CHECKS", store_contract_search.CHECKS[-1:])
+    monkeypatch.setattr(suite, "_CHECKS", store_contract_search.CHECKS[-1:])
 
 
 HARD = next(query for query in HOSTILE_QUERIES if any(map(str.isalnum, query)) and len(query) < 50)
@@ -690,7 +686,7 @@ class Reviving(MemoryStore):
 
 @pytest.mark.parametrize("method", ["post()", "fork()"])
 async def test_a_lease_that_outlives_its_session_is_told_with_what_has_made_the_new_one(method, monkeypatch):
-    monkeypatch.setattr(store_contract, "_CHECKS", store_contract_listing.CHECKS)
+    monkeypatch.setattr(suite, "_CHECKS", listing.CHECKS)
     monkeypatch.setattr(Reviving, "revived_by", method, raising=False)
     with pytest.raises(AssertionError) as broken:
         await check_store(Reviving)

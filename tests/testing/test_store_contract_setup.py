@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError, Conflict, Fenced, SessionBusy
-from perdure.core.event import Custom, Entry, MessageAdded
-from perdure.core.message import user
-from perdure.stores.memory import MemoryStore
-from perdure.testing.store_contract import check_store
-from perdure.testing.store_contract_setup import (
+from perdure._core.values.error import ConfigError, Conflict, Fenced, SessionBusy
+from perdure._core.values.event import Custom, Entry, MessageAdded
+from perdure._core.values.message import user
+from perdure._stores.memory import MemoryStore
+from perdure._testing.store_contract.setup import (
     CheckSkipped,
     StoreUnderTest,
     build_entries,
@@ -20,6 +19,7 @@ from perdure.testing.store_contract_setup import (
     expect_no_error,
     store_session,
 )
+from perdure._testing.store_contract.suite import check_store
 
 
 async def work(error: BaseException | None = None) -> None:

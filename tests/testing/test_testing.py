@@ -3,9 +3,8 @@
 import subprocess
 import sys
 
-import pytest
-
 import perdure.testing
+import pytest
 
 
 def test_every_name_it_promises_is_there():

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ToolError
-from perdure.toolkits.arithmetic_evaluator import MOST_BITS, MOST_CHARACTERS, evaluate_arithmetic, format_number
+from perdure._core.values.error import ToolError
+from perdure._tools.basic import MOST_BITS, MOST_CHARACTERS, evaluate_arithmetic, format_number
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.core.message import Status
-from perdure.core.permissions import Verdict, allow_all
-from perdure.runtime.agent import Agent
-from perdure.testing import FakeClock
-from perdure.toolkits.basic_tools import basic_tools, format_time_in_zone
+from perdure._core.permission.gate import allow_all
+from perdure._core.permission.request import Verdict
+from perdure._core.values.error import ToolError
+from perdure._core.values.message import Status
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.clock import FakeClock
+from perdure._tools.basic import basic_tools, format_time_in_zone
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure.toolkits.browser_page_text import (
+from perdure._tools.browser.backend import BrowserElement, BrowserFrame, BrowserSnapshot
+from perdure._tools.browser.page_text import (
     describe_browser_element,
     escape_page_text,
     format_browser_element,

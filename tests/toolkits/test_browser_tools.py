@@ -4,14 +4,16 @@ import msgspec
 import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, ask, deny, later, tool, url
-from perdure.core.error import ConfigError
-from perdure.core.permission_request import Verdict
-from perdure.core.text_target import TextTarget
-from perdure.core.url_target import UrlTarget
-from perdure.credentials import BoundVault, MemoryVault, SecretBinding
-from perdure.net.error import EgressDenied
-from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, call
-from perdure.toolkits.browser_tools import browser_tools, parse_frame_target
+from perdure._core.permission.request import Verdict
+from perdure._core.permission.targets.text import TextTarget
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._core.values.error import ConfigError
+from perdure._credentials.vault import BoundVault, MemoryVault, SecretBinding
+from perdure._io.http.transport import EgressDenied
+from perdure._testing.browser import ScriptedBrowser, ScriptedPage
+from perdure._testing.files import MemoryFiles
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.browser.tools import browser_tools, parse_frame_target
 
 SHOP = "https://shop.example/"
 PAY = "https://pay.example/form"

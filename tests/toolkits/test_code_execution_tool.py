@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, command
-from perdure.core.error import ConfigError
-from perdure.file_history import FileHistory
-from perdure.hosts import LocalShell, SnapshotFolder
-from perdure.testing import ScriptedModel
-from perdure.testing.scripted_shell import ScriptedShell
-from perdure.toolkits.code_execution_tool import code_execution_tool
-from perdure.toolkits.shell_backend import Confinement
+from perdure._core.values.error import ConfigError
+from perdure._io.files.snapshots import SnapshotFolder
+from perdure._testing.model import ScriptedModel
+from perdure._testing.shell import ScriptedShell
+from perdure._tools.files.history import FileHistory
+from perdure._tools.shell.backend import Confinement
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.tools import code_execution_tool
 
 
 def session_for(shell, permission=allow_all, **options):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ToolError
-from perdure.toolkits.confined_text_folder import MOST_BYTES, ConfinedTextFolder
+from perdure._core.values.error import ToolError
+from perdure._tools.basic import MOST_BYTES, ConfinedTextFolder
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.toolkits.edit_ladder import EditRefused, TextEdit, apply_edit, find_placeholder
+from perdure._tools.files.edits import EditRefused, TextEdit, apply_edit, find_placeholder
 
 PYTHON = """\
 import os

@@ -3,13 +3,13 @@
 import pytest
 
 from perdure import Agent, ToolError
-from perdure.hosts.local_files import LocalFiles
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits import glob_pattern, people_tools, portable_regex, todo
-from perdure.toolkits import rewritten_task_list as task_list
-from perdure.toolkits.arithmetic_evaluator import MOST_BITS, MOST_CHARACTERS, evaluate_arithmetic
-from perdure.toolkits.confined_text_folder import MOST_BYTES, ConfinedTextFolder
-from perdure.toolkits.git_tools import build_log_command
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools import people
+from perdure._tools.basic import MOST_BITS, MOST_BYTES, MOST_CHARACTERS, ConfinedTextFolder, evaluate_arithmetic
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.git.tools import build_log_command
+from perdure._tools.search import patterns
+from perdure._tools.tasks import task_list, todo
 
 HALF = MOST_BITS // 2
 
@@ -48,10 +48,10 @@ async def test_the_last_todo_of_a_full_list_is_added_and_no_other():
     assert "200 are the most" in (await session.call("todo_append", {"id": "more", "content": "x"})).text
 
 
-@pytest.mark.parametrize(("count", "status"), [(people_tools.MOST_OPTIONS, "waiting"), (11, "done")])
+@pytest.mark.parametrize(("count", "status"), [(people.MOST_OPTIONS, "waiting"), (11, "done")])
 async def test_a_question_has_up_to_ten_options(count, status):
     asking = call("ask_user", question="Which?", options=[str(number) for number in range(count)])
-    agent = Agent(ScriptedModel(asking, "Done."), tools=people_tools.people_tools(), answer_timeout_seconds=0)
+    agent = Agent(ScriptedModel(asking, "Done."), tools=people.people_tools(), answer_timeout_seconds=0)
     assert (await agent.session().run("Go.")).status == status
 
 
@@ -70,13 +70,13 @@ def accepts(function, *arguments):
         (evaluate_arithmetic, "1".rjust(MOST_CHARACTERS), "1".rjust(MOST_CHARACTERS + 1)),
         (evaluate_arithmetic, f"2 ** {HALF}", f"2 ** {HALF + 1}"),
         (evaluate_arithmetic, f"2 ** {HALF} * 2 ** {HALF - 1}", f"2 ** {HALF} * 2 ** {HALF}"),
-        (glob_pattern.compile_glob, "x" * glob_pattern.MOST_CHARACTERS, "x" * (glob_pattern.MOST_CHARACTERS + 1)),
+        (patterns.compile_glob, "x" * patterns.MOST_CHARACTERS, "x" * (patterns.MOST_CHARACTERS + 1)),
         (
-            portable_regex.PortableRegex,
-            "x" * portable_regex.MOST_REGEX_CHARACTERS,
-            "x" * (portable_regex.MOST_REGEX_CHARACTERS + 1),
+            patterns.PortableRegex,
+            "x" * patterns.MOST_REGEX_CHARACTERS,
+            "x" * (patterns.MOST_REGEX_CHARACTERS + 1),
         ),
-        (glob_pattern.compile_glob, "**/a/**/b/**/c/**/d", "**/a/**/b/**/c/**/d/**/e"),
+        (patterns.compile_glob, "**/a/**/b/**/c/**/d", "**/a/**/b/**/c/**/d/**/e"),
     ],
 )
 def test_an_expression_or_a_pattern_may_be_as_large_as_its_limit(function, fits, too_much):

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_tools import list_tool, read_tool, write_tool
-from perdure.toolkits.git_tools import git_commit_tool, git_read_tools
-from perdure.toolkits.search_tools import glob_tool, grep_tool
+from perdure._core.values.error import ConfigError
+from perdure._tools.files.tools import edit_tool, list_tool, read_tool, write_tool
+from perdure._tools.git.tools import git_commit_tool, git_read_tools
+from perdure._tools.search.tools import glob_tool, grep_tool
 
 PATHS = ("resolve", "check", "show")
 CASES: list[tuple[Any, list[tuple[str, ...]]]] = [

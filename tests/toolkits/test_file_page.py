@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.toolkits.file_page import decode_text, detect_image_type, format_page
+from perdure._core.values.error import ToolError
+from perdure._tools.files.tools import decode_text, detect_image_type, format_page
 
 
 def show(

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, deny, path
-from perdure.core.error import ConfigError
-from perdure.files.jail import FolderEntry
-from perdure.hosts import LocalFiles
-from perdure.testing import MemoryFiles, ScriptedModel, call
-from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_tools import MOST_LISTED, format_entries, list_tool, read_tool, write_tool
+from perdure._core.values.error import ConfigError
+from perdure._io.files.jail import FolderEntry
+from perdure._testing.files import MemoryFiles
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.files.tools import MOST_LISTED, edit_tool, format_entries, list_tool, read_tool, write_tool
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 FILES: dict[str, str | bytes] = {

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from perdure import Agent, PermissionRequest, Permissions, Verdict, allow, allow_all, ask, deny, deny_all, path
-from perdure.core.error import ConfigError, ToolError
-from perdure.testing import MemoryFiles, ScriptedModel
-from perdure.toolkits import git_tools
-from perdure.toolkits.git_tools import (
+from perdure._core.values.error import ConfigError, ToolError
+from perdure._testing.files import MemoryFiles
+from perdure._testing.model import ScriptedModel
+from perdure._tools.git import tools as git_tools
+from perdure._tools.git.tools import (
     GitOutput,
     build_commit_command,
     build_diff_command,

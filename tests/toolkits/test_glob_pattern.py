@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.toolkits.glob_pattern import MOST_ALTERNATIVES, compile_glob, extract_file_name_patterns
+from perdure._core.values.error import ToolError
+from perdure._tools.search.patterns import MOST_ALTERNATIVES, compile_glob, extract_file_name_patterns
 
 
 @pytest.mark.parametrize(

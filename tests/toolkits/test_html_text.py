@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.toolkits.html_text import convert_html, remove_invisible_characters
+from perdure._tools.web.html_text import convert_html, remove_invisible_characters
 
 LONG = "This sentence makes the page long enough to be taken as it is. " * 5
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from perdure.toolkits.html_tokens import read_html_tokens
+from perdure._tools.web.html_text import read_html_tokens
 from tests.seeds import chance
 
 

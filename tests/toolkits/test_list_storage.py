@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, ToolContext, tool
-from perdure.extensions import notebook
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.list_storage import MemoryValues, replace_value_store
-from perdure.toolkits.rewritten_task_list import task_tools
-from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.todo import TodoItem, parse_todos, todo_tools
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import notebook
+from perdure._tools.tasks.storage import MemoryValues, replace_value_store, scratchpad_tools
+from perdure._tools.tasks.task_list import task_tools
+from perdure._tools.tasks.todo import TodoItem, parse_todos, todo_tools
 
 
 class Table:

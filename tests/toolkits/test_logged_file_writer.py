@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, allow_all
-from perdure.core.path_target import PathTarget
-from perdure.files.confined_folder import FileRefused
-from perdure.files.jail import compute_digest
-from perdure.testing import MemoryFiles, ScriptedModel
-from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_tools import read_tool, write_tool
-from perdure.toolkits.logged_file_writer import show_path
+from perdure._core.permission.targets.path import PathTarget
+from perdure._io.files.confined_folder import FileRefused
+from perdure._io.files.jail import compute_digest
+from perdure._testing.files import MemoryFiles
+from perdure._testing.model import ScriptedModel
+from perdure._tools.files.tools import edit_tool, read_tool, show_path, write_tool
 
 
 class NotedFiles(MemoryFiles):

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure import ToolError
-from perdure.toolkits.page_text import MOST_CHARACTERS, find_charset, read_page_text
+from perdure._tools.web.tools import MOST_CHARACTERS, find_charset, read_page_text
 
 URL = "https://example.org/"
 

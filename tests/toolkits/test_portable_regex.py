@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.toolkits.portable_regex import PortableRegex
+from perdure._core.values.error import ToolError
+from perdure._tools.search.patterns import PortableRegex
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ToolError
-from perdure.toolkits.program_interpreter import (
+from perdure._core.values.error import ToolError
+from perdure._tools.code.interpreter import (
     CallRaised,
     CallReturned,
     CallsAwaited,

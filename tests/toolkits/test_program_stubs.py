@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from perdure import tool
-from perdure.core.message import Image, Text, ToolResult
-from perdure.core.tool import ToolOutput, tool_from_schema
-from perdure.toolkits.program_stubs import build_stub, build_stubs, name_program_functions, to_program_value
+from perdure._core.tools.tool import ToolOutput, tool_from_schema
+from perdure._core.values.message import Image, Text, ToolResult
+from perdure._tools.code.stubs import build_stub, build_stubs, name_program_functions, to_program_value
 
 
 def make_tool(schema: Any = None, name: str = "f", description: str = "Do it."):

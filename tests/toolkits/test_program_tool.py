@@ -12,17 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure import Agent, Permissions, ToolContext, ask, deny, later, tool
-from perdure.core.error import ConfigError
-from perdure.core.event import ToolFinished, ToolStarted, ValueKept
-from perdure.core.message import Status
-from perdure.core.tool import ToolOutput, tool_from_schema
-from perdure.credentials import MemoryVault
-from perdure.extensions import code_mode
-from perdure.stores import open_store
-from perdure.testing import FakeClock, ScriptedModel, call
-from perdure.toolkits.program_interpreter import InterpreterPool, ProgramLimits, RunningProgram, StepNeedsThread
-from perdure.toolkits.program_stubs import build_stubs, name_program_functions
-from perdure.toolkits.program_tool import build_program_tool
+from perdure._core.tools.tool import ToolOutput, tool_from_schema
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import ToolFinished, ToolStarted, ValueKept
+from perdure._core.values.message import Status
+from perdure._credentials.vault import MemoryVault
+from perdure._stores import open_store
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.code.interpreter import InterpreterPool, ProgramLimits, RunningProgram, StepNeedsThread
+from perdure._tools.code.mode import build_program_tool
+from perdure._tools.code.stubs import build_stubs, name_program_functions
+from perdure._tools.extensions import code_mode
 from tests.doubles import Held, log_of, of, until
 
 pytestmark = pytest.mark.packages("pydantic_monty")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.toolkits.read_only_commands import _GIT, _PROGRAMS, ReadingRules, explain_reading
+from perdure._tools.shell.read_only import _GIT, _PROGRAMS, ReadingRules, explain_reading
 
 
 @pytest.fixture

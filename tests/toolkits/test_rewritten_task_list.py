@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ConfigError, UsageError
-from perdure.core.event import ValueKept
-from perdure.core.message import Status
-from perdure.runtime.agent import Agent
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.rewritten_task_list import (
+from perdure._core.values.error import ConfigError, UsageError
+from perdure._core.values.event import ValueKept
+from perdure._core.values.message import Status
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.tasks.task_list import (
     MOST_CHARACTERS,
     MOST_TASKS,
     StatedTask,

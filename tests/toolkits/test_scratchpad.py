@@ -2,11 +2,11 @@
 
 import pytest
 
-from perdure.core.event import ValueKept
-from perdure.core.message import Status
-from perdure.runtime.agent import Agent
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.scratchpad import MOST_CHARACTERS, scratchpad_tools
+from perdure._core.values.event import ValueKept
+from perdure._core.values.message import Status
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.tasks.storage import MOST_CHARACTERS, scratchpad_tools
 
 
 @pytest.fixture

@@ -3,12 +3,13 @@
 import pytest
 
 from perdure import Agent, Permissions, allow, command, later
-from perdure.core.error import ConfigError, ToolError
-from perdure.hosts.local_shell import LocalShell
-from perdure.testing import ScriptedModel, call
-from perdure.testing.scripted_shell import ScriptedShell
-from perdure.toolkits.file_changing_command_records import COMMAND_NAME, parse_command_record
-from perdure.toolkits.shell import (
+from perdure._core.values.error import ConfigError, ToolError
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.shell import ScriptedShell
+from perdure._tools.files.records import COMMAND_NAME, parse_command_record
+from perdure._tools.shell.backend import CapturedStream, Confinement, JobOutput, ShellResult
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.tools import (
     check_timeout,
     describe_confinement,
     describe_risk,
@@ -17,7 +18,6 @@ from perdure.toolkits.shell import (
     parse_command_target,
     shell_tools,
 )
-from perdure.toolkits.shell_backend import CapturedStream, Confinement, JobOutput, ShellResult
 
 ALLOWED = Permissions(allow("*"))
 CAN_WRITE = (
@@ -119,7 +119,7 @@ async def test_without_a_gate_commands_that_only_read_run_and_others_do_not():
 
 
 async def test_an_approval_does_not_hold_where_the_sandbox_is_another():
-    from perdure.core.approval_binding import identify_tool
+    from perdure._core.values.binding import identify_tool
 
     kinds = [Confinement(), Confinement(sandbox="x", network=False), Confinement(sandbox="x", network=True)]
     tools = [shell_tools(ScriptedShell(confinement=each))[0] for each in kinds]

@@ -2,13 +2,14 @@
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.event import ValueKept
-from perdure.core.message import Status
-from perdure.core.tool import ToolContext, tool
-from perdure.runtime.agent import Agent
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS, TodoItem, parse_todos, todo_tools
+from perdure._core.tools.context import ToolContext
+from perdure._core.tools.tool import tool
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import ValueKept
+from perdure._core.values.message import Status
+from perdure._runtime.agent.agent import Agent
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.tasks.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS, TodoItem, parse_todos, todo_tools
 
 
 @pytest.fixture

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure import Agent, Tool, tool
-from perdure.context.compaction import Compaction
-from perdure.extensions import coding, history, large_results, memory, notebook, tool_search
-from perdure.runtime.subagents.delegation_tools import delegation
-from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedWeb
-from perdure.toolkits.basic_tools import basic_tools
-from perdure.toolkits.browser_tools import browser_tools
-from perdure.toolkits.web_tools import web_fetch_tool, web_search_tool
+from perdure._context.history.compaction import Compaction
+from perdure._runtime.subagents.delegation import delegation
+from perdure._testing.browser import ScriptedBrowser
+from perdure._testing.files import MemoryFiles
+from perdure._testing.model import ScriptedModel
+from perdure._testing.web import ScriptedWeb
+from perdure._tools.basic import basic_tools
+from perdure._tools.browser.tools import browser_tools
+from perdure._tools.extensions import coding, history, large_results, memory, notebook, tool_search
+from perdure._tools.web.tools import web_fetch_tool, web_search_tool
 
 OPTIONS = (
     *("effect", "permission", "action", "parallel", "abortable", "timeout_seconds", "retries", "terminate"),

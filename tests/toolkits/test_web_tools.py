@@ -5,13 +5,14 @@ import asyncio
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, ToolError, allow, allow_all, ask, deny, later, url
-from perdure.core.url_target import UrlTarget
-from perdure.hosts import LocalWeb
-from perdure.net.egress_policy import EgressPolicy
-from perdure.net.error import HttpTimeoutExceeded
-from perdure.testing import ScriptedModel, ScriptedWeb, call, calls
-from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
-from perdure.toolkits.web_tools import (
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._io.egress.policy import EgressPolicy
+from perdure._io.http.transport import HttpTimeoutExceeded
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.web import ScriptedWeb
+from perdure._tools.web.backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
+from perdure._tools.web.local import LocalWeb
+from perdure._tools.web.tools import (
     MOST_PAGE_BYTES,
     cut_text,
     format_fetched_page,

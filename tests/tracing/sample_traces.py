@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from perdure import Message, Price, Text, ToolCall, ToolResult, Usage
-from perdure.core.event import (
+from perdure._core.values.event import (
     Compacted,
     Entry,
     ErrorRaised,
-    Event,
     FailedOver,
     MessageAdded,
     ModelRequested,
@@ -26,9 +25,10 @@ from perdure.core.event import (
     ToolStarted,
     ViewChanged,
 )
-from perdure.core.message import Status, StopReason, Thinking, user
-from perdure.tracing.trace import Trace
-from perdure.tracing.tracer import Tracer
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Status, StopReason, Thinking, user
+from perdure._tracing.collect.tracer import Tracer
+from perdure._tracing.view.trace import Trace
 
 START = 1_750_000_000.0
 PRICE = (3.0, 15.0, 0.3, 3.75)

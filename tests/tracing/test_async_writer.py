@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from perdure import ConfigError
-from perdure.tracing.async_writer import AsyncWriter, WriterStats
+from perdure._tracing.collect.tracer import AsyncWriter, WriterStats
 
 SECONDS = 30
 

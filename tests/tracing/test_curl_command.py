@@ -5,9 +5,9 @@ import subprocess
 import pytest
 
 from perdure import ConfigError
-from perdure.net.tap import TappedRequest
-from perdure.tracing.curl_command import to_curl
-from perdure.tracing.trace_entry import RawRequest
+from perdure._io.http.tap import TappedRequest
+from perdure._tracing.collect.entry import RawRequest
+from perdure._tracing.view.curl import to_curl
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": 'it\'s `$HOME` \\ "x" $(id)'}]}
 

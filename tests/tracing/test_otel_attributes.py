@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from perdure.core.event import ModelRequested
-from perdure.core.message import Citation, Message, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
-from perdure.tracing.otel_attributes import (
+from perdure._core.values.event import ModelRequested
+from perdure._core.values.message import Citation, Message, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from perdure._tracing.export.attributes import (
     encode_messages,
     provider_attributes,
     reply_attributes,

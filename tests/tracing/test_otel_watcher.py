@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Price, Usage, tool
-from perdure.core.event import (
+from perdure._core.values.event import (
     Compacted,
     Entry,
     ErrorRaised,
-    Event,
     FailedOver,
     MessageAdded,
     ModelReplied,
@@ -29,11 +28,12 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.message import Message, Status, StopReason, Text, ToolCall, ToolResult, assistant, user
-from perdure.testing import ScriptedModel, call
-from perdure.tracing.otel_attributes import PROVIDERS, SCHEMA_URLS
-from perdure.tracing.trace import Trace, build_trace_entries
-from perdure.tracing.trace_entry import RawRequest
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Message, Status, StopReason, Text, ToolCall, ToolResult, assistant, user
+from perdure._testing.model import ScriptedModel, call
+from perdure._tracing.collect.entry import RawRequest
+from perdure._tracing.export.attributes import PROVIDERS, SCHEMA_URLS
+from perdure._tracing.view.trace import Trace, build_trace_entries
 from tests.tracing.sample_traces import START, Script, coding_session
 
 pytestmark = pytest.mark.packages("opentelemetry.exporter")  # the API alone comes with other packages
@@ -120,7 +120,7 @@ def export(receiver):
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    from perdure.tracing.otel_watcher import OtelWatcher
+    from perdure._tracing.export.otel import OtelWatcher
 
     class Export:
         def __init__(self):
@@ -369,7 +369,7 @@ def test_a_failed_run_is_marked(export):
 
 
 def test_without_opentelemetry_the_error_says_what_to_install(monkeypatch):
-    from perdure.tracing.otel_watcher import OtelWatcher
+    from perdure._tracing.export.otel import OtelWatcher
 
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ConfigError, match=r"perdure\[otel\]"):
@@ -378,7 +378,7 @@ def test_without_opentelemetry_the_error_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("options", [{"content": 1}, {"conventions": "0.9"}])
 def test_options_that_cannot_be_used_are_named(options):
-    from perdure.tracing.otel_watcher import OtelWatcher
+    from perdure._tracing.export.otel import OtelWatcher
 
     with pytest.raises(ConfigError, match=next(iter(options))):
         OtelWatcher(**options)

@@ -6,9 +6,17 @@ import logging
 import pytest
 
 from perdure import Agent, ConfigError, log_tool_calls, mirror_text, mirror_tool_calls, tool
-from perdure.core.event import Entry, MessageAdded, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
-from perdure.core.message import ToolResult, user
-from perdure.testing import Reply, ScriptedModel, call, thinking
+from perdure._core.values.event import (
+    Entry,
+    MessageAdded,
+    RunEnded,
+    SessionOpened,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from perdure._core.values.message import ToolResult, user
+from perdure._testing.model import Reply, ScriptedModel, call, thinking
 
 
 @tool

@@ -2,11 +2,11 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, SessionNotFound
-from perdure.core.event import Custom, Entry, Event, ModelRequested, RunStarted, SessionOpened, ToolProgress, Unknown
-from perdure.core.model import ToolSpec
-from perdure.stores.memory import MemoryStore
-from perdure.tracing.trace import Trace, build_trace_entries, merge_trace_meta, read_trace, trace_session
-from perdure.tracing.trace_entry import (
+from perdure._core.model.protocol import ToolSpec
+from perdure._core.values.event import Custom, Entry, ModelRequested, RunStarted, SessionOpened, ToolProgress, Unknown
+from perdure._core.values.event_class import Event
+from perdure._stores.memory import MemoryStore
+from perdure._tracing.collect.entry import (
     EntriesMissing,
     FirstDelta,
     NonEventTraceData,
@@ -15,6 +15,7 @@ from perdure.tracing.trace_entry import (
     TraceMeta,
     encode_data,
 )
+from perdure._tracing.view.trace import Trace, build_trace_entries, merge_trace_meta, read_trace, trace_session
 from tests.tracing.sample_traces import START, coding_session
 
 TRACE = coding_session().live()

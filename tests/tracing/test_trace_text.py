@@ -1,11 +1,11 @@
 import pytest
 
 from perdure import Text, ToolCall, Usage
-from perdure.core.event import ModelRequested, RunEnded, RunStarted, ToolStarted
-from perdure.tracing.disclosure import DisclosureStep
-from perdure.tracing.trace_text import cut_line, format_disclosure, format_seconds, format_usage, format_usd
-from perdure.tracing.trace_tree import ContextItem
-from perdure.tracing.tracer import Tracer
+from perdure._core.values.event import ModelRequested, RunEnded, RunStarted, ToolStarted
+from perdure._tracing.collect.tracer import Tracer
+from perdure._tracing.view.text import cut_line, format_disclosure, format_seconds, format_usage, format_usd
+from perdure._tracing.view.timelines import DisclosureStep
+from perdure._tracing.view.tree import ContextItem
 from tests.tracing.sample_traces import Script, coding_session
 
 

@@ -2,14 +2,13 @@ import msgspec
 import pytest
 
 from perdure import Text, ToolCall, ToolResult, Usage
-from perdure.core.event import (
+from perdure._core.values.event import (
     AutoContinued,
     CancelRequested,
     Compacted,
     CompactionStarted,
     EntriesLost,
     ErrorRaised,
-    Event,
     FailedOver,
     GuardrailTripped,
     InboxAdded,
@@ -20,8 +19,6 @@ from perdure.core.event import (
     ModelReplied,
     ModelRequested,
     PermissionDecided,
-    QuestionAnswered,
-    QuestionAsked,
     ReplyDiscarded,
     ReplyFinished,
     RetryScheduled,
@@ -40,10 +37,12 @@ from perdure.core.event import (
     ViewChanged,
     WatcherDropped,
 )
-from perdure.core.message import Message, assistant, user
-from perdure.tracing.trace import build_trace_entries
-from perdure.tracing.trace_entry import FirstDelta, NonEventTraceData
-from perdure.tracing.trace_tree import (
+from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked
+from perdure._core.values.message import Message, assistant, user
+from perdure._tracing.collect.entry import FirstDelta, NonEventTraceData
+from perdure._tracing.view.builder import build_trace_tree
+from perdure._tracing.view.trace import build_trace_entries
+from perdure._tracing.view.tree import (
     NOTICE_LIMIT,
     PROGRESS_LIMIT,
     ContextItem,
@@ -53,7 +52,6 @@ from perdure.tracing.trace_tree import (
     TraceNotice,
     flatten_runs,
 )
-from perdure.tracing.trace_tree_builder import build_trace_tree
 from tests.tracing.sample_traces import PRICES, START, Script, coding_session, long_session
 
 

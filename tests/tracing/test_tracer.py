@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from perdure import Agent, ConfigError, RateLimited, ToolContext, Usage, failover, retried, tool, user
-from perdure.core.event import Entry, ModelRequested, RunEnded, TextDelta, UsageReported
-from perdure.core.model import Request, ToolSpec
-from perdure.extensions import tracing
-from perdure.models import openai_compatible
-from perdure.net.tap import TappedRequest, tapped
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call
-from perdure.tracing.trace import read_trace, trace_session
-from perdure.tracing.trace_entry import (
+from perdure._core.model.protocol import Request, ToolSpec
+from perdure._core.values.event import Entry, ModelRequested, RunEnded, TextDelta, UsageReported
+from perdure._io.http.tap import TappedRequest, tapped
+from perdure._models.registry import openai_compatible
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.extensions import tracing
+from perdure._tracing.collect.entry import (
     EntriesMissing,
     FirstDelta,
     RawRequest,
@@ -26,7 +26,8 @@ from perdure.tracing.trace_entry import (
     TraceEntry,
     TraceMeta,
 )
-from perdure.tracing.tracer import Tracer
+from perdure._tracing.collect.tracer import Tracer
+from perdure._tracing.view.trace import read_trace, trace_session
 from tests.models.canned import CannedTransport
 
 ANSWER = b'data: {"choices":[{"delta":{"content":"Rain."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'

@@ -53,10 +53,10 @@ from perdure import (
     user,
     when_tool_called,
 )
-from perdure.core.event import ModelEvent, ToolFinished
-from perdure.core.model import Model, Request
-from perdure.core.model_and_tool_wrappers import CallNext
-from perdure.testing import ScriptedModel, call
+from perdure._core.model.protocol import Model, Request
+from perdure._core.model.wrappers import CallNext
+from perdure._core.values.event import ModelEvent, ToolFinished
+from perdure._testing.model import ScriptedModel, call
 
 
 class Deps:

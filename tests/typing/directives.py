@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any, assert_type
 
 from perdure import Agent, Message, Session, Tool, assistant, tool
-from perdure.context.directives import Command, CommandContext, MentionSettings, Rewrite, SessionControls, ShortCircuit
-from perdure.runtime.class_agent import agent_of, tools_of
-from perdure.toolkits.rewritten_task_list import Task, parse_tasks
-from perdure.toolkits.todo import TodoItem, parse_todos
+from perdure._context.directives.commands import Command, CommandContext, Rewrite, SessionControls, ShortCircuit
+from perdure._context.directives.mentions import MentionSettings
+from perdure._runtime.agent.class_agent import agent_of, tools_of
+from perdure._tools.tasks.task_list import Task, parse_tasks
+from perdure._tools.tasks.todo import TodoItem, parse_todos
 
 
 def shout(context: CommandContext) -> Rewrite:

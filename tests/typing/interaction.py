@@ -5,9 +5,11 @@ from typing import Any, TypedDict, assert_type
 
 from msgspec import Struct
 
-from perdure.core.permissions import Explanation, Grant
-from perdure.core.tool import ToolContext, tool
-from perdure.interaction import (
+from perdure._core.permission.gate import Explanation
+from perdure._core.permission.grants import Grant
+from perdure._core.tools.context import ToolContext
+from perdure._core.tools.tool import tool
+from perdure._people.kinds import (
     Choice,
     Confirm,
     CustomSlot,
@@ -18,10 +20,10 @@ from perdure.interaction import (
     Picture,
     PlainText,
     Progress,
-    SlotView,
     Table,
 )
-from perdure.runtime.session import Session
+from perdure._people.view import SlotView
+from perdure._runtime.session.session import Session
 
 
 @dataclasses.dataclass

@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.core.error import EmptyReply, ModelError
-from perdure.core.event import ReplyDiscarded, RetryScheduled
-from perdure.core.message import Message, StopReason, Usage, is_empty
-from perdure.core.model import Model, Price, sanitize_reply
-from perdure.core.model_and_tool_wrappers import retried
-from perdure.core.outcome import Outcome
-from perdure.models import open_model, openai_compatible
-from perdure.models.http_model import HttpModel
-from perdure.models.model_builder import load_wire
-from perdure.models.profile import Profile
-from perdure.models.provider_catalog import find_provider
-from perdure.models.provider_errors import classify_error
-from perdure.models.throttle import Throttle
-from perdure.net.pooled_http_transport import HttpTransport
-from perdure.testing import Recorder
+from perdure._core.model.protocol import Model, Price, sanitize_reply
+from perdure._core.model.wrappers import retried
+from perdure._core.run.outcome import Outcome
+from perdure._core.values.error import EmptyReply, ModelError
+from perdure._core.values.event import ReplyDiscarded, RetryScheduled
+from perdure._core.values.message import Message, StopReason, Usage, is_empty
+from perdure._io.http.pooled import HttpTransport
+from perdure._models.builder import load_wire
+from perdure._models.catalogue.providers import find_provider
+from perdure._models.endpoint.http_model import HttpModel
+from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.throttle import Throttle
+from perdure._models.provider_errors.classify import classify_error
+from perdure._models.registry import open_model, openai_compatible
+from perdure._testing.recorder import Recorder
 from tests.seeds import chance
 from tests.wire.recordings import LONG, Exchange, recordings
 from tests.wire.server import Playback, Received, Reply, at_random, json_reply
@@ -90,8 +90,8 @@ async def door(monkeypatch, tmp_path):
             super().__init__(*given, **options)
             made.append(self)
 
-    monkeypatch.setattr("perdure.models.http_model.HttpModel", Seen)
-    monkeypatch.setattr("perdure.models.model_builder.retried", partial(retried, clock=clock))
+    monkeypatch.setattr("perdure._models.endpoint.http_model.HttpModel", Seen)
+    monkeypatch.setattr("perdure._models.builder.retried", partial(retried, clock=clock))
 
     def open_(server: Playback, exchange: Exchange) -> tuple[Model, Profile]:
         wire: Any = WIRES[exchange.api]

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ModelError
-from perdure.core.event import ModelEvent, ReplyFinished
-from perdure.core.message import user
-from perdure.core.model import Request, assemble_reply
-from perdure.models.http_model import HttpModel
-from perdure.models.profile import Profile
-from perdure.models.provider_errors import classify_error
-from perdure.models.throttle import Throttle
-from perdure.models.wire_format import Wire
-from perdure.net.pooled_http_transport import HttpTransport
+from perdure._core.model.protocol import Request, assemble_reply
+from perdure._core.values.error import ModelError
+from perdure._core.values.event import ModelEvent, ReplyFinished
+from perdure._core.values.message import user
+from perdure._io.http.pooled import HttpTransport
+from perdure._models.endpoint.http_model import HttpModel
+from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.throttle import Throttle
+from perdure._models.endpoint.wire import Wire
+from perdure._models.provider_errors.classify import classify_error
 from tests.wire.recordings import LONG, Exchange, recordings
 from tests.wire.server import Playback, Reply, at_random
 

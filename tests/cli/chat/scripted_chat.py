@@ -10,11 +10,11 @@ import json
 import os
 from pathlib import Path
 
-from perdure.cli.main import main
-from perdure.core.event import ReplyFinished, TextDelta, ToolCallDelta
-from perdure.core.message import Usage
-from perdure.core.model import ModelInfo, Price
-from perdure.models import register
+from perdure._cli.main import main
+from perdure._core.model.protocol import ModelInfo, Price
+from perdure._core.values.event import ReplyFinished, TextDelta, ToolCallDelta
+from perdure._core.values.message import Usage
+from perdure._models.registry import register
 
 POLL_SECONDS = 0.02
 

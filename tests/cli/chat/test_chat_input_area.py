@@ -40,7 +40,7 @@ class Input:
         from prompt_toolkit.completion import WordCompleter
         from prompt_toolkit.history import InMemoryHistory
 
-        from perdure.cli.chat.chat_input_area import ChatInputArea
+        from perdure._cli.chat.input import ChatInputArea
 
         self.keyboard = keyboard
         self.history = InMemoryHistory()

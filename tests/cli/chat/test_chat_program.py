@@ -13,20 +13,20 @@ import pyte
 import pytest
 
 from perdure import Agent, Skill, Skills, ToolContext, allow, tool
-from perdure.cli.agent_assembly import AgentParts
-from perdure.cli.default_model import ModelChoice
-from perdure.cli.line_input import LineReader
-from perdure.cli.project_context import build_coding_extension
-from perdure.cli.run_options import AgentOptions, RunCommandOptions
-from perdure.cli.signals import SignalHandler
-from perdure.context.agent_role import Role
-from perdure.core.error import ConfigError
-from perdure.core.event import MessageAdded, ReplyFinished, RunStarted, TextDelta
-from perdure.core.message import Text, Usage, assistant, user
-from perdure.runtime.extension import Extension
-from perdure.runtime.session import Session
-from perdure.stores import open_store
-from perdure.testing import ScriptedModel, call, pause
+from perdure._cli.run.assembly import AgentParts
+from perdure._cli.run.model import ModelChoice
+from perdure._cli.run.options import AgentOptions, RunCommandOptions
+from perdure._cli.run.project import build_coding_extension
+from perdure._cli.terminal.input import LineReader
+from perdure._cli.terminal.signals import SignalHandler
+from perdure._context.role import Role
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import MessageAdded, ReplyFinished, RunStarted, TextDelta
+from perdure._core.values.message import Text, Usage, assistant, user
+from perdure._runtime.agent.extension import Extension
+from perdure._runtime.session.session import Session
+from perdure._stores import open_store
+from perdure._testing.model import ScriptedModel, call, pause
 from tests.doubles import Held, crashed, until
 
 pytestmark = pytest.mark.packages("prompt_toolkit", "rich")
@@ -75,9 +75,9 @@ def folder(tmp_path, monkeypatch):
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setattr("perdure.cli.chat.chat_program._TICK_SECONDS", 0.01)
-    monkeypatch.setattr("perdure.cli.chat.chat_input_area._REDRAW_SECONDS", 0.0)  # each turn of the spinner is drawn
-    monkeypatch.setattr("perdure.cli.chat.chat_input_area._ESCAPE_SECONDS", 0.01)  # keys are typed at once
+    monkeypatch.setattr("perdure._cli.chat.program._TICK_SECONDS", 0.01)
+    monkeypatch.setattr("perdure._cli.chat.input._REDRAW_SECONDS", 0.0)  # each turn of the spinner is drawn
+    monkeypatch.setattr("perdure._cli.chat.input._ESCAPE_SECONDS", 0.01)  # keys are typed at once
     monkeypatch.setattr(LineReader, "discard_typed", lambda _: None)  # no terminal has kept what was typed
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
@@ -129,7 +129,7 @@ async def opened(
     from prompt_toolkit.application import create_app_session
     from prompt_toolkit.input import create_pipe_input
 
-    from perdure.cli.chat.chat_program import ChatProgram
+    from perdure._cli.chat.program import ChatProgram
 
     terminal = Terminal()
     parts = AgentParts(
@@ -183,7 +183,7 @@ async def test_that_nothing_is_asked_is_said_at_the_start(monkeypatch, option, n
     def run_command() -> str:
         return "ran"
 
-    monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ("", "no bwrap"))
+    monkeypatch.setattr("perdure._tools.sandbox.bubblewrap.find_bubblewrap", lambda: ("", "no bwrap"))
     order: dict[str, Any] = {option: True}
     shell = Extension(name="shell", tools=[run_command])
     async with opened(call(name), "Done.", extensions=[shell], **order) as chat:
@@ -326,8 +326,8 @@ async def test_the_spinner_turns_while_the_model_is_waited_for_and_escape_cancel
 
 async def test_a_run_that_is_over_before_the_spinner_turns_leaves_the_chat_ready(monkeypatch):
     shown = asyncio.Event()
-    monkeypatch.setattr("perdure.cli.chat.chat_program._TICK_SECONDS", 3600)
-    monkeypatch.setattr("perdure.cli.chat.chat_conversation.keep_partial_reply", lambda *_: shown.wait())
+    monkeypatch.setattr("perdure._cli.chat.program._TICK_SECONDS", 3600)
+    monkeypatch.setattr("perdure._cli.chat.conversation.keep_partial_reply", lambda *_: shown.wait())
     async with opened([TextDelta("Hello."), ReplyFinished(usage=Usage(10, 5))]) as chat:
         await chat.type("Hi.\r", "  Hello.", "\n- waiting for the model | 10 in, 5 out | acme:small")
         shown.set()
@@ -550,7 +550,7 @@ def run(keys: str, **options: Any) -> tuple[int, str]:
     from prompt_toolkit.application import create_app_session
     from prompt_toolkit.input import create_pipe_input
 
-    from perdure.cli.chat.chat_program import run_chat
+    from perdure._cli.chat.program import run_chat
 
     terminal = Terminal()
     with redirect_stdout(terminal), create_pipe_input() as keyboard, create_app_session(input=keyboard):
@@ -574,7 +574,7 @@ def test_the_chat_of_a_session_has_the_options_with_which_it_was_begun(perdure, 
 
 @pytest.mark.packages("tree_sitter_bash")
 def test_with_yolo_the_chat_does_not_begin_without_a_sandbox(monkeypatch):
-    monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ("", "no bwrap"))
+    monkeypatch.setattr("perdure._tools.sandbox.bubblewrap.find_bubblewrap", lambda: ("", "no bwrap"))
     with pytest.raises(ConfigError, match="--yolo is for commands that run in a sandbox, and here is none: no bwrap"):
         run("/quit\r", yolo=True, agent=AgentOptions(coding=True))
     assert run("/quit\r", agent=AgentOptions(coding=True))[0] == 0

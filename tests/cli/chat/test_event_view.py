@@ -5,20 +5,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from perdure.cli.chat.event_view import WindowScreen
-from perdure.cli.screen import CUT_OFF, MAX_CALLS
-from perdure.core.event import (
+from perdure._cli.chat.view import WindowScreen
+from perdure._cli.terminal.screen import CUT_OFF, MAX_CALLS
+from perdure._core.values.event import (
     ErrorRaised,
-    Event,
     MessageAdded,
     ModelRequested,
-    QuestionAsked,
     ReplyDiscarded,
     RetryScheduled,
     RunEnded,
     RunWaiting,
-    SlotOpened,
-    SlotUpdated,
     TextDelta,
     ThinkingDelta,
     ToolFinished,
@@ -26,7 +22,8 @@ from perdure.core.event import (
     ToolStarted,
     TurnEnded,
 )
-from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, assistant, user
+from perdure._core.values.event_class import Event, QuestionAsked, SlotOpened, SlotUpdated
+from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, assistant, user
 
 pytestmark = pytest.mark.packages("rich")
 

@@ -15,7 +15,7 @@ def complete(tmp_path):
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
 
-    from perdure.cli.chat.input_completion import ChatCompleter
+    from perdure._cli.chat.completion import ChatCompleter
 
     for path in ("src/main.py", "src/a b.py", "docs/main.md", ".gitignore", "build/x.py", "evil\x1b[2J.txt"):
         file = tmp_path / path
@@ -47,7 +47,7 @@ def test_files_are_completed_without_what_git_ignores_or_a_terminal_obeys(comple
 
 
 def test_a_folder_that_is_gone_has_no_files():
-    from perdure.cli.chat.input_completion import list_mentionable_files
+    from perdure._cli.chat.completion import list_mentionable_files
 
     assert list_mentionable_files("/no/such/folder") == []
 
@@ -61,7 +61,7 @@ def test_files_are_listed_anew_when_a_mention_begins(complete, tmp_path):
 
 
 def test_the_best_path_comes_first_and_of_equal_ones_the_shortest():
-    from perdure.cli.chat.input_completion import rank_paths
+    from perdure._cli.chat.completion import rank_paths
 
     paths = ["x/omega.py", "src/me.py", "me/long.py", "ME.md", "mx/e.py", "other.txt", "a/same.py"]
     assert rank_paths(paths, "me") == ["ME.md", "me/long.py", "src/me.py", "a/same.py", "x/omega.py", "mx/e.py"]
@@ -71,7 +71,7 @@ def test_the_best_path_comes_first_and_of_equal_ones_the_shortest():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is open")
 def test_listing_files_leaves_nothing_open(tmp_path):
-    from perdure.cli.chat.input_completion import list_mentionable_files
+    from perdure._cli.chat.completion import list_mentionable_files
 
     (tmp_path / "a.txt").write_text("x")
     assert list_mentionable_files(str(tmp_path)) == ["a.txt"]
@@ -81,7 +81,7 @@ def test_listing_files_leaves_nothing_open(tmp_path):
 
 
 def test_only_so_many_files_are_offered(complete, tmp_path):
-    from perdure.cli.chat.input_completion import MAX_OFFERED
+    from perdure._cli.chat.completion import MAX_OFFERED
 
     for number in range(MAX_OFFERED + 1):
         (tmp_path / f"many{number:03}").write_text("x")

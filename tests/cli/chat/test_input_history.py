@@ -7,7 +7,7 @@ pytestmark = pytest.mark.packages("prompt_toolkit")
 
 @pytest.fixture
 def open_history():
-    from perdure.cli.chat.input_history import open_input_history
+    from perdure._cli.chat.completion import open_input_history
 
     return open_input_history
 
@@ -22,7 +22,7 @@ def test_it_is_for_its_owner_alone(open_history, tmp_path):
 
 
 def test_the_older_half_of_a_long_one_is_dropped(open_history, tmp_path, monkeypatch):
-    monkeypatch.setattr("perdure.cli.chat.input_history.MAX_BYTES", 1000)
+    monkeypatch.setattr("perdure._cli.chat.completion.MAX_BYTES", 1000)
     path = tmp_path / "history"
     history = open_history(str(path))
     for number in range(100):

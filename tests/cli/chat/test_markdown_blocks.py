@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.cli.chat.markdown_blocks import MarkdownBlockSplitter
+from perdure._cli.chat.view import MarkdownBlockSplitter
 
 TEXT = "# Head\n\nA paragraph\nof two lines.\n\n```python\na = 1\n\nb = 2\n```\n\n- one\n- two\n"
 BLOCKS = ["# Head\n", "A paragraph\nof two lines.\n", "```python\na = 1\n\nb = 2\n```\n", "- one\n- two\n"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.cli.untrusted_text_frame import measure_text
+from perdure._cli.terminal.frame import measure_text
 from tests.security.test_terminal_approval import HOSTILE
 
 pytestmark = pytest.mark.packages("rich")
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.packages("rich")
 @pytest.fixture
 def renderer():
     """A renderer for a terminal of 40 columns, without colours: the tests have no terminal."""
-    from perdure.cli.chat.markdown_renderer import MarkdownRenderer
+    from perdure._cli.chat.markdown import MarkdownRenderer
 
     return MarkdownRenderer(40)
 
@@ -45,11 +45,11 @@ def test_links_show_their_address_and_headings_have_no_box(renderer):
 
 
 def test_of_a_diff_only_the_lines_that_differ_have_colours(monkeypatch):
-    from perdure.cli.chat import markdown_renderer
+    from perdure._cli.chat import markdown
 
-    monkeypatch.setattr(markdown_renderer, "uses_styles", lambda: True)
+    monkeypatch.setattr(markdown, "uses_styles", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("COLORTERM", raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    rows = markdown_renderer.MarkdownRenderer(40).render_diff([" same", "-old", "+new"], "  ")
+    rows = markdown.MarkdownRenderer(40).render_diff([" same", "-old", "+new"], "  ")
     assert rows == ["   same", "  \x1b[31m-old\x1b[0m", "  \x1b[32m+new\x1b[0m"]

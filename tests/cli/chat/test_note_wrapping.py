@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.cli.chat.note_wrapping import build_note_rows
-from perdure.cli.untrusted_text_frame import measure_text
+from perdure._cli.chat.rows import build_note_rows
+from perdure._cli.terminal.frame import measure_text
 
 
 def test_a_note_is_wrapped_at_words_and_indented():

@@ -2,15 +2,15 @@
 
 import pytest
 
-from perdure.cli.chat.status_text import (
+from perdure._cli.chat.rows import (
     format_cost,
     format_status,
     format_usage,
     format_usage_briefly,
     shorten_count,
 )
-from perdure.core.message import Usage
-from perdure.runtime.session_report import SessionUsage
+from perdure._core.values.message import Usage
+from perdure._runtime.session.report import SessionUsage
 
 USED = SessionUsage(usage=Usage(12_345, 678, cache_read_tokens=6_000), turns=3, cost_usd=0.0123)
 

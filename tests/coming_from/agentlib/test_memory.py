@@ -20,10 +20,10 @@ from perdure import (
     tool_message,
     user,
 )
-from perdure.core.run_function_types import HistoryProcessor
+from perdure._core.run.spec import HistoryProcessor
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._tools.extensions import memory as memory_extension
 from perdure.events import MessageAdded, RunStarted
-from perdure.extensions import memory as memory_extension
-from perdure.testing import Reply, ScriptedModel, call
 from tests.coming_from.outcomes import present
 from tests.coming_from.shows import shows
 from tests.memory.embedders import WordEmbedder

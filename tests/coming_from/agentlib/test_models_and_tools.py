@@ -23,10 +23,12 @@ from perdure import (
     tool_from_schema,
     user,
 )
-from perdure.core.model import assemble_reply
+from perdure._core.model.protocol import assemble_reply
+from perdure._io.http.tap import tapped
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._testing.model_contract import check_model
+from perdure._testing.recorder import Recorder
 from perdure.events import MessageAdded, ReplyFinished, TextDelta, ToolCallDelta
-from perdure.net.tap import tapped
-from perdure.testing import Recorder, Reply, ScriptedModel, call, check_model
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedResponse, CannedTransport

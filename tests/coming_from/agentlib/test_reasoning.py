@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, Outcome, Request, Run, Status, ToolError, react, register_engine, tool, user
-from perdure.core.loop import run_turn
-from perdure.core.model import assemble_reply
+from perdure._core.model.protocol import assemble_reply
+from perdure._core.run.loop import run_turn
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._testing.recorder import Recorder
 from perdure.events import (
     AnswerReviewed,
     Custom,
@@ -19,7 +21,6 @@ from perdure.events import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.testing import Recorder, Reply, ScriptedModel, call
 from tests.coming_from.outcomes import present
 from tests.coming_from.shows import shows
 from tests.engines.roles import World, last_question, play
@@ -234,7 +235,7 @@ async def test_a_chain_of_thought_comes_before_the_answer(monkeypatch):
     outcome = await Agent(play(), engine="chain_of_thought", watchers=[seen]).run("What now?")
     assert [each.text for each in seen.of(ThinkingDelta)] == ["First I note, then I answer."]
     assert [each.text for each in outcome.messages] == ["What now?", "A draft."]
-    monkeypatch.setattr("perdure.engines._factories", {})
+    monkeypatch.setattr("perdure._engines.registry._factories", {})
     register_engine("loud", lambda: careful)
     assert Agent(play(), tools=[look_up], engine="loud").engine is careful
 

@@ -35,12 +35,14 @@ from perdure import (
     tool,
     tool_from_schema,
 )
-from perdure.config import BadConfig
-from perdure.context.skills import load_skills_from
-from perdure.context.tool_provided_summaries import summarize_old_results
+from perdure._config.error import BadConfig
+from perdure._context.history.long_results import summarize_old_results
+from perdure._context.skills.loading import load_skills_from
+from perdure._people.kinds import Confirm, PlainText
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from perdure.events import Compacted, ViewChanged
-from perdure.interaction import Confirm, PlainText
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.coming_from.glove.slots import wait_for_slots
 from tests.coming_from.outcomes import results_of
 from tests.coming_from.shows import shows

@@ -18,6 +18,10 @@ from perdure import (
     subagent,
     tool,
 )
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._testing.model_contract import check_model
+from perdure._testing.recorder import Recorder
 from perdure.events import (
     HookInvoked,
     MessageAdded,
@@ -31,7 +35,6 @@ from perdure.events import (
     ToolStarted,
     UsageReported,
 )
-from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, check_model
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 

@@ -28,12 +28,13 @@ from perdure import (
     tool_message,
     user,
 )
-from perdure.context.compaction import FRACTION_BEFORE_TOOLS
-from perdure.core.fold import State
-from perdure.core.loop import run_turn
+from perdure._context.history.compaction import FRACTION_BEFORE_TOOLS
+from perdure._core.log.fold import State
+from perdure._core.run.loop import run_turn
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._testing.recorder import Recorder
+from perdure._tools.tasks.task_list import StatedTask, Task, task_tools, update_tasks
 from perdure.events import Compacted, CompactionStarted, ToolFinished, ToolStarted, TurnEnded
-from perdure.testing import Recorder, Reply, ScriptedModel, call
-from perdure.toolkits.rewritten_task_list import StatedTask, Task, task_tools, update_tasks
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS, Held

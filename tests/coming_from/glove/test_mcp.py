@@ -3,8 +3,8 @@
 import pytest
 
 from perdure import Agent, CatalogueEntry, McpCatalogue, McpServers, Permissions
-from perdure.core.message import Status
-from perdure.testing import ScriptedModel, call
+from perdure._core.values.message import Status
+from perdure._testing.model import ScriptedModel, call
 from tests.coming_from.shows import shows
 from tests.mcp.servers import scripted
 

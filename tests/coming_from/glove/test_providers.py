@@ -18,10 +18,10 @@ from perdure import (
     open_model,
     tool,
 )
-from perdure.models import list_provider_statuses, openai_compatible, providers
-from perdure.models.provider_catalog import PROVIDERS
-from perdure.net.pooled_http_transport import HttpTransport
-from perdure.net.transport import Deadlines
+from perdure._io.http.pooled import HttpTransport
+from perdure._io.http.transport import Deadlines
+from perdure._models.catalogue.providers import PROVIDERS
+from perdure._models.registry import list_provider_statuses, openai_compatible, providers
 from tests.coming_from.outcomes import present
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedResponse, CannedTransport

@@ -24,11 +24,15 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.permission_request import PermissionRequest
+from perdure._core.permission.request import PermissionRequest
+from perdure._stores.documents import SessionDocumentStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.wrappers.namespace import derive_subagent_session
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call
+from perdure._testing.recorder import Recorder
+from perdure._testing.store_contract.suite import check_store
 from perdure.events import MessageAdded, PermissionDecided
-from perdure.stores import SessionDocumentStore, derive_subagent_session
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, check_store
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport

@@ -22,11 +22,12 @@ from perdure import (
     keep_recent,
     load_roles,
     load_skills,
-    models,
     tool,
 )
-from perdure.context.skills import Trust
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure._context.skills.trust import Trust
+from perdure._models import registry
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 
@@ -122,9 +123,9 @@ def test_the_tools_of_an_agent_are_known_without_a_session():
     "AgentOptions.Options",
 )
 async def test_model_instructions_tools_and_settings_reach_every_request(monkeypatch):
-    monkeypatch.setattr(models, "_factories", {})
+    monkeypatch.setattr(registry, "_factories", {})
     named = ScriptedModel(call("weather", city="Oslo"), "Take one.")
-    models.register("house", lambda name: {"big": named}[name])
+    registry.register("house", lambda name: {"big": named}[name])
     settings = Settings(temperature=0.0, extra_body={"safety": "off"})
     agent = Agent("house:big", instructions="Be brief.", tools=[weather], settings=settings)
     outcome = await agent.run("Do I need an umbrella?")
@@ -200,9 +201,9 @@ async def test_a_working_directory_has_instructions_skills_and_roles_and_those_o
     "glue", "AgentOptions.Role", "AgentOptions.Roles", "AgentOptions.Model", "WithSessionRole", "WithRole", "WithModel"
 )
 async def test_a_role_is_that_of_the_run_else_of_the_session_else_of_the_agent_and_so_is_its_model(monkeypatch):
-    monkeypatch.setattr(models, "_factories", {})
+    monkeypatch.setattr(registry, "_factories", {})
     asked = {name: ScriptedModel("Yes.", repeat_last=True, name=name) for name in ("plain", "large", "other")}
-    models.register("house", asked.__getitem__)
+    registry.register("house", asked.__getitem__)
     roles = [Role("poet", "Rhyme."), Role("judge", "Decide.", model="house:large"), Role("clerk", "Note.")]
     agent = Agent("house:plain", roles=roles, role="poet")
 
@@ -229,7 +230,7 @@ async def test_a_role_is_that_of_the_run_else_of_the_session_else_of_the_agent_a
 @shows("glue", "AgentOptions.Permission")
 async def test_one_decision_is_asked_for_all_calls_of_a_reply_and_can_be_remembered():
     from perdure import Permissions, allow
-    from perdure.testing import calls
+    from perdure._testing.model import calls
 
     asked = []
 
@@ -288,7 +289,7 @@ async def test_a_conversation_above_a_number_of_messages_is_shortened_for_the_mo
 @shows("glue", "AgentOptions.CompactionThreshold")
 async def test_without_a_number_of_messages_measured_tokens_are_compared_with_the_context_window():
     from perdure import ModelInfo, Usage
-    from perdure.testing import Reply
+    from perdure._testing.model import Reply
 
     model = ScriptedModel(
         Reply("A long answer. " * 60, usage=Usage(90_000, 10)), "A summary.", Reply("Short.", usage=Usage(200, 10))

@@ -3,6 +3,8 @@
 import asyncio
 
 from perdure import Agent, Run, ToolCall, react, tool
+from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from perdure.events import (
     Custom,
     ErrorRaised,
@@ -17,7 +19,6 @@ from perdure.events import (
     TurnEnded,
     TurnStarted,
 )
-from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

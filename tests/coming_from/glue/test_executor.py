@@ -6,15 +6,17 @@ import subprocess
 import pytest
 
 from perdure import Agent, ConfigError, ToolError, allow_all
-from perdure.extensions import coding
-from perdure.hosts import CommandLimits, LocalFiles, LocalGit, LocalSearch, LocalShell
-from perdure.testing import ScriptedModel
-from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_tools import list_tool, read_tool, write_tool
-from perdure.toolkits.git_tools import git_read_tools
-from perdure.toolkits.search_tools import glob_tool, grep_tool
-from perdure.toolkits.shell import exec_tool, shell_tools
-from perdure.toolkits.shell_backend import CapturedStream, Confinement, JobOutput, ShellCommand, ShellResult
+from perdure._testing.model import ScriptedModel
+from perdure._tools.extensions import coding
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.files.tools import edit_tool, list_tool, read_tool, write_tool
+from perdure._tools.git.local import LocalGit
+from perdure._tools.git.tools import git_read_tools
+from perdure._tools.search.local import LocalSearch
+from perdure._tools.search.tools import glob_tool, grep_tool
+from perdure._tools.shell.backend import CapturedStream, Confinement, JobOutput, ShellCommand, ShellResult
+from perdure._tools.shell.local import CommandLimits, LocalShell
+from perdure._tools.shell.tools import exec_tool, shell_tools
 from tests.coming_from.shows import shows
 
 

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from perdure import Agent, Limits, Request, Run, Settings, Skip, after, allow_all, assistant, before, react, tool, user
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from perdure.events import Custom, RunStarted, ToolFinished, ToolStarted
-from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

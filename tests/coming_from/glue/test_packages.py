@@ -10,12 +10,13 @@ import time
 import click.testing
 import pytest
 
-from perdure import Agent, ConfigError, ModelInfo, Prompts, models, open_model
-from perdure.cli.main import root_command
+from perdure import Agent, ConfigError, ModelInfo, Prompts, open_model
+from perdure._cli.main import root_command
+from perdure._models import registry
+from perdure._models.registry import list_provider_statuses, openai_compatible, register
+from perdure._testing.model import ScriptedModel, call
+from perdure._tools.basic import basic_tools
 from perdure.events import ReplyFinished, TextDelta
-from perdure.models import list_provider_statuses, openai_compatible, register
-from perdure.testing import ScriptedModel, call
-from perdure.toolkits.basic_tools import basic_tools
 from tests.coming_from.shows import shows
 from tests.docs.pages import ROOT
 from tests.models.canned import CannedTransport
@@ -23,7 +24,7 @@ from tests.models.canned import CannedTransport
 
 @shows("glue", "package loop")
 def test_the_core_depends_on_nothing_else_of_ours():
-    listed = "import sys, perdure.core.loop; print(*[name for name in sys.modules if name.startswith('perdure.')])"
+    listed = "import sys, perdure._core.run.loop; print(*[name for name in sys.modules if name.startswith('perdure.')])"
     done = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, timeout=60, check=True)
     loaded = {name.split(".")[1] for name in done.stdout.split()}
     assert "core" in loaded
@@ -71,9 +72,9 @@ class EchoModel:
 
 @shows("glue", "package providers", "package examples/echo-provider")
 async def test_a_provider_of_your_own_is_registered_and_opened_by_name(monkeypatch):
-    monkeypatch.setattr(models, "_factories", {})
+    monkeypatch.setattr(registry, "_factories", {})
     register("echo", EchoModel)
-    assert "echo" in models.providers()
+    assert "echo" in registry.providers()
     outcome = await Agent("echo:loud").run("Hello?")
     assert outcome.text == "Hello?"
     model = open_model("echo:quiet")
@@ -83,7 +84,7 @@ async def test_a_provider_of_your_own_is_registered_and_opened_by_name(monkeypat
 
 @shows("glue", "package examples", "package examples/echo-provider")
 def test_the_examples_are_programs(capsys, monkeypatch):
-    monkeypatch.setattr(models, "_factories", {})
+    monkeypatch.setattr(registry, "_factories", {})
     for name in ("01_hello", "10_custom_provider"):
         runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
         assert capsys.readouterr().out.strip()

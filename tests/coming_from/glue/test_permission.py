@@ -16,8 +16,8 @@ from perdure import (
     deny_all,
     tool,
 )
-from perdure.interaction import GrantFile
-from perdure.testing import ScriptedModel, call, calls
+from perdure._people.grants import GrantFile
+from perdure._testing.model import ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 
 

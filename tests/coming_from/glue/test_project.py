@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Project, Role, Skill, load_roles, load_skills, models, tool
-from perdure.context.skills import load_skills_from
+from perdure import Agent, ConfigError, Limits, Project, Role, Skill, load_roles, load_skills, tool
+from perdure._context.skills.loading import load_skills_from
+from perdure._models import registry
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from perdure.events import SubagentFinished, SubagentStarted, ToolFinished
-from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 
@@ -77,9 +79,9 @@ def test_files_of_outer_folders_come_first_are_limited_and_are_read_again(tmp_pa
 
 @shows("glue", "Role", "Role.Model", "Role.name:", "Role.description:", "Role.model:")
 async def test_a_role_is_a_file_with_a_name_a_description_and_a_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "_factories", {})
+    monkeypatch.setattr(registry, "_factories", {})
     large = ScriptedModel("Guilty.")
-    models.register("house", lambda _name: large)
+    registry.register("house", lambda _name: large)
     write(tmp_path / "critic.md", "Find faults.")
     write(tmp_path / "x.md", "---\nname: judge\ndescription: Decides.\nmodel: house:large\n---\nDecide.")
     roles = load_roles(tmp_path)

@@ -16,12 +16,13 @@ from perdure import (
     deny_all,
     mirror_text,
     mirror_tool_calls,
-    models,
     open_model,
     tool,
 )
+from perdure._models import registry
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from perdure.events import RunEnded, RunStarted, TextDelta, WatcherDropped
-from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport
 
@@ -78,9 +79,9 @@ async def test_a_writer_that_fails_does_not_affect_the_run():
 
 @shows("glue", "WithMaxTurns", "WithModel", "WithSystemPrompt", "WithProviderOptions", "WithTools", "WithPermission")
 async def test_options_of_one_run_change_those_of_the_agent_and_are_gone_afterwards(monkeypatch):
-    monkeypatch.setattr(models, "_factories", {})
+    monkeypatch.setattr(registry, "_factories", {})
     other = ScriptedModel(call("book", room="7"), "Booked.", call("book", room="8"), "Pity.")
-    models.register("house", lambda _name: other)
+    registry.register("house", lambda _name: other)
     own = ScriptedModel("Hello.")
     settings = Settings(temperature=1.0, seed=7)
     agent = Agent(

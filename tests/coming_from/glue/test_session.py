@@ -19,13 +19,14 @@ from perdure import (
     import_session,
     tool,
 )
-from perdure.core.fold import fold_entries
-from perdure.core.log_codec import VERSION, decode_entry, encode_entry
+from perdure._core.log.codec import VERSION, decode_entry, encode_entry
+from perdure._core.log.fold import fold_entries
+from perdure._stores import open_store
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call, pause
+from perdure._tools.tasks.task_list import task_tools
 from perdure.events import RunEnded, RunStarted, TextDelta
-from perdure.stores import open_store
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call, pause
-from perdure.toolkits.rewritten_task_list import task_tools
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

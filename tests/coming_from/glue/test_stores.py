@@ -5,14 +5,15 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Entry, Fenced, Hit, UnsupportedByStore, open_store, tool
-from perdure.core.fold import fold_entries
-from perdure.core.store import SearchableStore
+from perdure._core.log.fold import fold_entries
+from perdure._core.log.store import SearchableStore
+from perdure._stores.documents import SessionDocumentStore
+from perdure._stores.file.store import FileStore
+from perdure._stores.memory import MemoryStore
+from perdure._stores.sqlite.store import SqliteStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
 from perdure.events import Custom
-from perdure.stores import SessionDocumentStore
-from perdure.stores.file.store import FileStore
-from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import FakeClock, ScriptedModel, call
 from tests.coming_from.shows import shows
 
 

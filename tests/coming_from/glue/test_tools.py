@@ -23,10 +23,11 @@ from perdure import (
     tool,
     tool_from_schema,
 )
-from perdure.core.model import ToolSpec
+from perdure._core.model.protocol import ToolSpec
+from perdure._models.registry import openai_compatible
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from perdure.events import ToolFinished
-from perdure.models import openai_compatible
-from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport
 

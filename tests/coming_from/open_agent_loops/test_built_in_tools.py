@@ -3,26 +3,27 @@
 import pytest
 
 from perdure import Agent, allow_all
-from perdure.core.path_target import PathTarget
-from perdure.files.jail import compute_digest
-from perdure.hosts import LocalFiles, LocalSearch, LocalShell
-from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, ScriptedWeb, call
-from perdure.testing.scripted_shell import ScriptedShell
-from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure.toolkits.browser_page_text import format_browser_element, format_browser_snapshot
-from perdure.toolkits.browser_tools import browser_tools
-from perdure.toolkits.code_execution_tool import code_execution_tool
-from perdure.toolkits.edit_ladder import TextEdit, apply_edit
-from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_backend import FileContent, FolderEntry
-from perdure.toolkits.file_page import format_page
-from perdure.toolkits.file_search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
-from perdure.toolkits.file_tools import read_tool, write_tool
-from perdure.toolkits.search_tools import format_matches, glob_tool, grep_tool
-from perdure.toolkits.shell import build_output, shell_tools
-from perdure.toolkits.shell_backend import CapturedStream, Confinement, ShellCommand, ShellResult
-from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
-from perdure.toolkits.web_tools import format_fetched_page, format_search_results, web_fetch_tool, web_search_tool
+from perdure._core.permission.targets.path import PathTarget
+from perdure._io.files.jail import FileContent, FolderEntry, compute_digest
+from perdure._testing.browser import ScriptedBrowser, ScriptedPage
+from perdure._testing.files import MemoryFiles
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.shell import ScriptedShell
+from perdure._testing.web import ScriptedWeb
+from perdure._tools.browser.backend import BrowserElement, BrowserFrame, BrowserSnapshot
+from perdure._tools.browser.page_text import format_browser_element, format_browser_snapshot
+from perdure._tools.browser.tools import browser_tools
+from perdure._tools.files.edits import TextEdit, apply_edit
+from perdure._tools.files.local import LocalFiles
+from perdure._tools.files.tools import edit_tool, format_page, read_tool, write_tool
+from perdure._tools.search.backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
+from perdure._tools.search.local import LocalSearch
+from perdure._tools.search.tools import format_matches, glob_tool, grep_tool
+from perdure._tools.shell.backend import CapturedStream, Confinement, ShellCommand, ShellResult
+from perdure._tools.shell.local import LocalShell
+from perdure._tools.shell.tools import build_output, code_execution_tool, shell_tools
+from perdure._tools.web.backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
+from perdure._tools.web.tools import format_fetched_page, format_search_results, web_fetch_tool, web_search_tool
 from tests.coming_from.shows import shows
 
 

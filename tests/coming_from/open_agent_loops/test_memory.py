@@ -27,14 +27,17 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.error import Conflict, Fenced
-from perdure.core.event import Scope
-from perdure.credentials import MemoryVault, credentialed
+from perdure._core.values.error import Conflict, Fenced
+from perdure._core.values.event import Scope
+from perdure._credentials.credentialed import credentialed
+from perdure._credentials.vault import MemoryVault
+from perdure._people.grants import GrantFile
+from perdure._stores.memory import MemoryStore
+from perdure._stores.wrappers.listened import listened
+from perdure._stores.wrappers.namespace import namespaced
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from perdure.events import Custom, ReplyFinished, TextDelta, ToolProgress
-from perdure.interaction import GrantFile
-from perdure.stores import listened, namespaced
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

@@ -28,7 +28,10 @@ from perdure import (
     tool_message,
     user,
 )
-from perdure.core.event import EVENTS
+from perdure._core.values.event import EVENTS
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls, pause
+from perdure._testing.recorder import Recorder
 from perdure.events import (
     Event,
     MessageAdded,
@@ -40,7 +43,6 @@ from perdure.events import (
     ToolCallDelta,
     WatcherDropped,
 )
-from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS, rounds
 from tests.models.canned import CannedTransport

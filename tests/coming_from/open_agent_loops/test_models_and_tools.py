@@ -28,17 +28,18 @@ from perdure import (
     user,
     when_tool_called,
 )
-from perdure.core.model import ToolSpec
-from perdure.core.validation_problems import Invalid
-from perdure.events import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, ToolProgress
-from perdure.models import openai_compatible
-from perdure.models.chat_template_thinking import (
+from perdure._core.model.protocol import ToolSpec
+from perdure._core.schema.problems import Invalid
+from perdure._models.registry import openai_compatible
+from perdure._models.wires.openai_chat.settings import (
     ReasoningProfile,
     add_template_kwargs,
     build_template_kwargs,
     find_reasoning_profile,
 )
-from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
+from perdure.events import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, ToolProgress
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 from tests.models.canned import CannedTransport

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from perdure import Agent, Budget, ConfigError, Price, Skill, Skills, tool
-from perdure.context.skills import Resource, skill_tools
+from perdure._context.skills.skill import Resource
+from perdure._context.skills.tools import skill_tools
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
+from perdure._tools.tasks.storage import MemoryValues, scratchpad_tools
+from perdure._tools.tasks.todo import RETRY_LIMIT, TodoItem, TodoStatus, parse_todos, todo_tools
 from perdure.events import SkillLoaded, SubagentFinished, SubagentStarted, ToolFinished, ToolsChanged, ValueKept
-from perdure.testing import Recorder, ScriptedModel, call, calls
-from perdure.toolkits.list_storage import MemoryValues
-from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.todo import RETRY_LIMIT, TodoItem, TodoStatus, parse_todos, todo_tools
 from tests.coming_from.shows import shows
 
 

@@ -25,12 +25,13 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.bounded_buffer import Buffer, PushReport
+from perdure._core.buffer import Buffer, PushReport
+from perdure._models.registry import openai_compatible
+from perdure._stores import open_store
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from perdure.events import ToolFinished
-from perdure.models import openai_compatible
-from perdure.stores import open_store
-from perdure.stores.memory import MemoryStore
-from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 from tests.models.canned import CannedTransport

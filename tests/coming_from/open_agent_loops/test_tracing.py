@@ -15,8 +15,17 @@ from perdure import (
     tool,
     trace_session,
 )
-from perdure.core.fold import fold_entries
-from perdure.core.log_codec import decode_entry, encode_entry
+from perdure._core.log.codec import decode_entry, encode_entry
+from perdure._core.log.fold import fold_entries
+from perdure._io.http.tap import TappedRequest, tapped
+from perdure._models.registry import openai_compatible
+from perdure._runtime.transfer import read_document
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import ScriptedModel, call
+from perdure._testing.recorder import Recorder
+from perdure._tracing.collect.entry import RequestSnapshot, TraceMeta
+from perdure._tracing.collect.tracer import AsyncWriter
 from perdure.events import (
     MessageAdded,
     ModelEvent,
@@ -29,13 +38,6 @@ from perdure.events import (
     TurnEnded,
     TurnStarted,
 )
-from perdure.models import openai_compatible
-from perdure.net.tap import TappedRequest, tapped
-from perdure.session_transfer import read_document
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Recorder, ScriptedModel, call
-from perdure.tracing.async_writer import AsyncWriter
-from perdure.tracing.trace_entry import RequestSnapshot, TraceMeta
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport
 

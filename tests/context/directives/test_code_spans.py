@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.directives.code_spans import CodeSpans
+from perdure._context.directives.parser import CodeSpans
 
 
 def without_code(text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.directives.directive_parser import MAX_TOKENS, SlashToken, mark_slash_names, parse_mentions
+from perdure._context.directives.parser import MAX_TOKENS, SlashToken, mark_slash_names, parse_mentions
 
 
 def marked(text: str, *names: str) -> tuple[str, list[SlashToken]]:

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.directives import MentionSettings
-from perdure.context.directives.file_mentions import AttachedFiles
-from perdure.core.error import ConfigError
-from perdure.files.sensitive_names import SENSITIVE_NAMES
+from perdure._context.directives.mentions import AttachedFiles, MentionSettings
+from perdure._core.values.error import ConfigError
+from perdure._io.files.sensitive import SENSITIVE_NAMES
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.context.directives import (
+from perdure._context.directives.commands import (
     Command,
     CommandContext,
     CommandFailed,
@@ -16,8 +16,8 @@ from perdure.context.directives import (
     ShortCircuit,
     index_commands,
 )
-from perdure.core.error import ConfigError
-from perdure.core.message import Image, Message, ToolCall, assistant, user
+from perdure._core.values.error import ConfigError
+from perdure._core.values.message import Image, Message, ToolCall, assistant, user
 
 CONTEXT = CommandContext("cost", "[/cost] now", "/cost now", "now", cast("SessionControls", None))
 WRONG: Any = 3

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.directives import Command, CommandFailed, MentionSettings, Rewrite, ShortCircuit, apply_directives
-from perdure.context.directives.user_message_directives import _replace_text
-from perdure.core.error import ConfigError
-from perdure.core.event import HookInvoked, SkillLoaded
-from perdure.core.message import Image, Message, Text, assistant, user
+from perdure._context.directives.apply import _replace_text, apply_directives
+from perdure._context.directives.commands import Command, CommandFailed, Rewrite, ShortCircuit
+from perdure._context.directives.mentions import MentionSettings
+from perdure._core.values.error import ConfigError
+from perdure._core.values.event import HookInvoked, SkillLoaded
+from perdure._core.values.message import Image, Message, Text, assistant, user
 
 
 def skills(**texts: str):

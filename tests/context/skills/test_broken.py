@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.context.skills.loading import read_skill
-from perdure.context.skills.skill_files_and_hashes import MAX_FILE_BYTES
-from perdure.core.error import ConfigError
+from perdure._context.skills.files import MAX_FILE_BYTES
+from perdure._context.skills.loading import read_skill
+from perdure._core.values.error import ConfigError
 
 
 def with_fields(head: str) -> bytes:

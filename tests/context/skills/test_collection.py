@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.skills import Skill, Skills
-from perdure.core.error import ConfigError
+from perdure._context.skills.skill import Skill, Skills
+from perdure._core.values.error import ConfigError
 
 
 def skill(name, description="Does it.", **more):

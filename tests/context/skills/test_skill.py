@@ -6,9 +6,9 @@ import os
 import pytest
 
 from perdure import tool
-from perdure.context.skills import Resource, Skill, Skills, format_skill_body, resolve_skill_prompt
-from perdure.context.skills.loading import read_skill
-from perdure.core.error import ConfigError
+from perdure._context.skills.loading import read_skill
+from perdure._context.skills.skill import Resource, Skill, Skills, format_skill_body, resolve_skill_prompt
+from perdure._core.values.error import ConfigError
 
 
 def rope(**more):
@@ -194,7 +194,7 @@ async def test_a_link_inside_a_trusted_directory_is_followed(ground):
 
 
 def test_very_many_files_are_told_and_the_skill_is_used(ground, monkeypatch):
-    monkeypatch.setattr("perdure.context.skills.skill_files_and_hashes.MAX_FILES", 3)
+    monkeypatch.setattr("perdure._context.skills.files.MAX_FILES", 3)
     ground.user_skill("rope", a_md="", b_md="", c_md="", d_md="")
     skills = ground.load()
     assert skills.names == ("rope",)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from perdure.context.skills.skill_files_and_hashes import (
+from perdure._context.skills.files import (
     MAX_DEPTH,
     MAX_FILES,
     combine_hashes,
@@ -13,7 +13,7 @@ from perdure.context.skills.skill_files_and_hashes import (
     iterate_files,
     read_file_inside,
 )
-from perdure.core.error import ConfigError
+from perdure._core.values.error import ConfigError
 
 
 def write(directory, **files):
@@ -47,9 +47,9 @@ def test_as_many_files_as_may_be_nested_as_deep_as_they_may_be_are_all_found(tmp
     deepest = ["d"] * MAX_DEPTH
     directory = write(tmp_path, **{"__".join(deepest): ""})
     assert list(iterate_files(directory)) == ["/".join(deepest)]
-    monkeypatch.setattr("perdure.context.skills.skill_files_and_hashes.MAX_FILES", MAX_DEPTH)  # folders count too
+    monkeypatch.setattr("perdure._context.skills.files.MAX_FILES", MAX_DEPTH)  # folders count too
     assert list(iterate_files(directory)) == ["/".join(deepest)]
-    monkeypatch.setattr("perdure.context.skills.skill_files_and_hashes.MAX_FILES", MAX_DEPTH - 1)
+    monkeypatch.setattr("perdure._context.skills.files.MAX_FILES", MAX_DEPTH - 1)
     with pytest.raises(ConfigError, match=f"more than {MAX_DEPTH - 1} files"):
         list(iterate_files(directory))
 

@@ -5,10 +5,12 @@ import os
 import pytest
 
 from perdure import Agent, Extension, ToolContext, tool, truncated
-from perdure.context.skills import Resource, Skill, Skills, Trust, format_skill_body, skill_tools
-from perdure.core.event import Compacted, SkillLoaded
-from perdure.core.message import Message, Text
-from perdure.testing import ScriptedModel, call, calls
+from perdure._context.skills.skill import Resource, Skill, Skills, format_skill_body
+from perdure._context.skills.tools import skill_tools
+from perdure._context.skills.trust import Trust
+from perdure._core.values.event import Compacted, SkillLoaded
+from perdure._core.values.message import Message, Text
+from perdure._testing.model import ScriptedModel, call, calls
 
 
 @tool

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.context.skills import Skill, Trust
-from perdure.core.error import ConfigError
+from perdure._context.skills.skill import Skill
+from perdure._context.skills.trust import Trust
+from perdure._core.values.error import ConfigError
 
 
 @pytest.fixture
@@ -159,7 +160,7 @@ def test_a_file_that_cannot_be_read_trusts_nothing(ground, trust):
 
 
 def test_a_skill_that_is_too_large_to_be_hashed_cannot_be_trusted(ground, trust, monkeypatch):
-    monkeypatch.setattr("perdure.context.skills.skill_files_and_hashes.MAX_TOTAL_BYTES", 1000)
+    monkeypatch.setattr("perdure._context.skills.files.MAX_TOTAL_BYTES", 1000)
     ground.skill("large", assets__data_md="x" * 1000)
     ground.skill("good")
     skills = ground.load(trust)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.error import ConfigError
-from perdure.mcp.login import login_file
-from perdure.mcp.login.login_file import LoginFile, StoredLogin, get_default_logins_path
+from perdure._core.values.error import ConfigError
+from perdure._mcp.login import file
+from perdure._mcp.login.file import LoginFile, StoredLogin, get_default_logins_path
 
 LOGIN = StoredLogin(
     url="https://host.example/mcp",
@@ -65,7 +65,7 @@ def test_a_damaged_file_is_refused_without_its_content(logins: LoginFile, conten
 async def test_a_refresh_that_takes_too_long_is_not_waited_for(
     logins: LoginFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login_file, "REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(file, "REFRESH_SECONDS", 0.01)
     entered = []
     async with logins.lock_refresh(), LoginFile(logins.path).lock_refresh():
         entered.append("while it hangs")

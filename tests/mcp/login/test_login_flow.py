@@ -17,15 +17,15 @@ from msgspec.structs import replace
 from pydantic import AnyUrl
 
 from perdure import ConfigError
-from perdure.mcp.client import McpClient, McpError, StartAndLoginCallbacks
-from perdure.mcp.login import login_file
-from perdure.mcp.login.login_file import LoginFile, StoredLogin
-from perdure.mcp.login.login_flow import is_expired, log_in, refresh_login
-from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_policy
-from perdure.mcp.login.stored_login_auth import build_login_resolver
-from perdure.mcp.server_settings import McpServer
-from perdure.mcp_extension import start_process
-from perdure.testing import FakeClock
+from perdure._mcp.client.client import McpClient, McpError, StartAndLoginCallbacks
+from perdure._mcp.login import file
+from perdure._mcp.login.auth import build_login_resolver
+from perdure._mcp.login.file import LoginFile, StoredLogin
+from perdure._mcp.login.flow import is_expired, log_in, refresh_login
+from perdure._mcp.login.oauth import LoginFailed, OAuthHttp, build_login_policy
+from perdure._mcp.servers import start_process
+from perdure._mcp.settings import McpServer
+from perdure._testing.clock import FakeClock
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
 
 SECONDS = 30
@@ -132,7 +132,7 @@ async def test_a_refresh_does_not_undo_a_logout_and_waits_for_no_process_that_ha
         assert await refresh_login("safe", login, logins, http) is None
         assert logins.load() == {}
         await http.aclose()
-    monkeypatch.setattr(login_file, "REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr(file, "REFRESH_SECONDS", 0.05)
     async with logins.lock_refresh(), logins.lock_refresh():
         pass
 
@@ -300,7 +300,7 @@ async def test_a_registration_that_is_refused_ends_the_login(hostile, logins):
 
 
 async def test_a_public_server_cannot_lead_a_login_to_this_machine(hostile, logins):
-    from perdure.net.egress_policy import EgressPolicy
+    from perdure._io.egress.policy import EgressPolicy
 
     with pytest.raises(LoginFailed, match="not public"):
         await log_in(named(f"{hostile.base}/mcp"), logins, print, policy=EgressPolicy(ports=None), seconds=SECONDS)
@@ -312,7 +312,7 @@ async def test_there_is_no_login_to_a_program(logins):
 
 
 async def test_the_redirect_answers_only_what_it_waits_for():
-    from perdure.mcp.login.loopback_redirect import LoopbackRedirect
+    from perdure._mcp.login.flow import LoopbackRedirect
 
     async with LoopbackRedirect("1") as redirect, httpx2.AsyncClient(timeout=WAIT_SECONDS) as http:
         assert (await http.get(redirect.url + "x?state=1")).status_code == 404

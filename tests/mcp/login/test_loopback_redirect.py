@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from perdure.mcp.login import loopback_redirect
-from perdure.mcp.login.loopback_redirect import LoopbackRedirect
+from perdure._mcp.login import flow
+from perdure._mcp.login.flow import LoopbackRedirect
 
 pytestmark = pytest.mark.packages("mcp")
 SECONDS = 30
@@ -90,7 +90,7 @@ async def test_a_line_that_is_too_long_and_one_that_does_not_come_are_given_up(m
     async with LoopbackRedirect("s") as redirect:
         long = await exchange(redirect, b"GET /" + b"x" * 20_000 + b"\r\n\r\n")
         assert status_of(long) == "400 Bad Request"
-        monkeypatch.setattr(loopback_redirect, "_REQUEST_SECONDS", 0.01)
+        monkeypatch.setattr(flow, "_REQUEST_SECONDS", 0.01)
         assert status_of(await exchange(redirect, b"GET")) == "400 Bad Request"
 
 

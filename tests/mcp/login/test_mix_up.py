@@ -9,10 +9,10 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from perdure.mcp.login.login_file import LoginFile
-from perdure.mcp.login.login_flow import log_in
-from perdure.mcp.login.oauth_http import LoginFailed
-from perdure.mcp.server_settings import McpServer
+from perdure._mcp.login.file import LoginFile
+from perdure._mcp.login.flow import log_in
+from perdure._mcp.login.oauth import LoginFailed
+from perdure._mcp.settings import McpServer
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
 
 pytestmark = pytest.mark.packages("mcp")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from perdure.core.url_target import UrlTarget
-from perdure.mcp.login import oauth_http
-from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_policy, is_loopback
-from perdure.mcp.server_settings import McpServer
+from perdure._core.permission.targets.url import UrlTarget
+from perdure._mcp.login import oauth
+from perdure._mcp.login.oauth import LoginFailed, OAuthHttp, build_login_policy, is_loopback
+from perdure._mcp.settings import McpServer
 
 HEADERS = ("accept", "accept-encoding", "content-type", "authorization")
 
@@ -99,7 +99,7 @@ async def test_an_answer_of_the_limit_is_read_and_a_longer_one_is_refused(endpoi
 
 async def test_a_server_that_does_not_answer_or_is_not_there_is_reported(endpoint, http, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(oauth_http, "_SECONDS", 0.0)
+        patched.setattr(oauth, "_SECONDS", 0.0)
         with pytest.raises(LoginFailed) as late:
             await http.get_json(f"{endpoint.base}/a", "it")
     assert str(late.value) == f"{endpoint.base} did not answer in time"

@@ -4,9 +4,14 @@ from typing import Any
 
 import pytest
 
-from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_policy
-from perdure.mcp.login.oauth_metadata import AuthorizationServer, discover_authorization_server
-from perdure.mcp.server_settings import McpServer
+from perdure._mcp.login.oauth import (
+    AuthorizationServer,
+    LoginFailed,
+    OAuthHttp,
+    build_login_policy,
+    discover_authorization_server,
+)
+from perdure._mcp.settings import McpServer
 
 SERVER = McpServer(name="s", transport="http", url="https://tools.example/a/mcp")
 AT_TOOLS = "https://tools.example/.well-known/oauth-protected-resource"

@@ -8,12 +8,12 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-from perdure.mcp.login import stored_login_auth
-from perdure.mcp.login.login_file import LoginFile, StoredLogin
-from perdure.mcp.login.login_flow import is_expired
-from perdure.mcp.login.stored_login_auth import StoredLoginAuth, build_login_resolver
-from perdure.mcp.server_settings import McpServer
-from perdure.testing import FakeClock
+from perdure._mcp.login import auth as stored_login_auth
+from perdure._mcp.login.auth import StoredLoginAuth, build_login_resolver
+from perdure._mcp.login.file import LoginFile, StoredLogin
+from perdure._mcp.login.flow import is_expired
+from perdure._mcp.settings import McpServer
+from perdure._testing.clock import FakeClock
 
 pytestmark = pytest.mark.packages("mcp")
 URL = "https://host.example/mcp"

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from perdure import Agent, Citation, ConfigError, Document, OutputSpec, Settings, Text, open_model
-from perdure.core.message import Message, ToolResult, user
-from perdure.core.model import Request
-from perdure.models.anthropic import WIRE
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.profile import Profile
-from perdure.stores.memory import MemoryStore
+from perdure._core.model.protocol import Request
+from perdure._core.values.message import Message, ToolResult, user
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.anthropic import WIRE
+from perdure._stores.memory import MemoryStore
 from tests.models.anthropic.reading import PROFILE, answered, decoded, joined
 from tests.models.canned import CannedTransport
 from tests.wire.recordings import Exchange, each_exchange

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
-from perdure.models.anthropic.decode import AnthropicDecoder
-from perdure.models.profile import Profile
+from perdure._core.values.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
+from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure._core.values.message import StopReason, Text, Thinking, ToolCall, Usage
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.anthropic.decode import AnthropicDecoder
 from tests.models.anthropic.reading import decoded, finished
 from tests.seeds import chance
 from tests.wire.recordings import chunked

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.message import (
+from perdure._core.model.protocol import OutputSpec, Request, Settings, ToolSpec
+from perdure._core.values.error import ConfigError
+from perdure._core.values.message import (
     Audio,
     Document,
     Image,
@@ -24,10 +25,9 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
-from perdure.models.anthropic import WIRE
-from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
-from perdure.models.profile import Profile
+from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.anthropic import WIRE
 
 CLAUDE = Profile(provider="anthropic", model="claude-haiku-4-5", documents=True, cache="marked")
 PLAIN = Profile(provider="anthropic", model="claude-haiku-4-5", cache="none")

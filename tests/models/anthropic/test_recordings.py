@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.core.error import (
+from perdure._core.values.error import (
     AuthFailed,
     BadRequest,
     ContextOverflow,
@@ -11,9 +11,9 @@ from perdure.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from perdure.core.event import ModelEvent
-from perdure.models.anthropic import WIRE
-from perdure.models.provider_errors import classify_error
+from perdure._core.values.event import ModelEvent
+from perdure._models.provider_errors.classify import classify_error
+from perdure._models.wires.anthropic import WIRE
 from tests.models.anthropic.reading import (
     PROFILE,
     Oracle,

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.event import ModelEvent, ReplyFinished
-from perdure.core.message import (
+from perdure._core.model.protocol import Request, Settings, ToolSpec, assemble_reply
+from perdure._core.values.event import ModelEvent, ReplyFinished
+from perdure._core.values.message import (
     Citation,
     Document,
     Image,
@@ -25,10 +26,9 @@ from perdure.core.message import (
     ToolResult,
     Usage,
 )
-from perdure.core.model import Request, Settings, ToolSpec, assemble_reply
-from perdure.models.bedrock import WIRE
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.profile import Profile
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.bedrock import WIRE
 from tests.wire.recordings import Exchange, Recording
 
 PROFILE = Profile(provider="bedrock", model="us.anthropic.claude-sonnet-4-5", documents=True, cache="none")

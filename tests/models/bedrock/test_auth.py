@@ -10,9 +10,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from perdure.core.error import AuthFailed, ConfigError
-from perdure.models.bedrock.auth import BedrockAuth, get_region
-from perdure.models.bedrock.eventstream import EventStreamParser
+from perdure._core.values.error import AuthFailed, ConfigError
+from perdure._models.wires.bedrock.aws import BedrockAuth, EventStreamParser, get_region
 
 URL = "https://bedrock-runtime.eu-west-1.amazonaws.com/model/us.amazon.nova-lite-v1%3A0/converse-stream"
 BODY = b'{"messages":[]}'

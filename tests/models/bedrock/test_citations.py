@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from perdure import Citation, ConfigError, Document, OutputSpec, Settings, Text, user
-from perdure.core.message import Message, ToolCall, ToolResult
-from perdure.core.model import Request
-from perdure.models.bedrock import WIRE
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.profile import Profile
+from perdure._core.model.protocol import Request
+from perdure._core.values.message import Message, ToolCall, ToolResult
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.bedrock import WIRE
 from tests.models.bedrock.reading import PROFILE, decoded, frame
 from tests.wire.recordings import Exchange, each_exchange
 

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.message import (
+from perdure._core.model.protocol import OutputSpec, Request, Settings, ToolSpec
+from perdure._core.values.error import ConfigError
+from perdure._core.values.message import (
     Audio,
     Document,
     Image,
@@ -25,11 +26,10 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
-from perdure.models.bedrock import WIRE
-from perdure.models.bedrock.model_features import DIALECTS, get_model_features
-from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
-from perdure.models.profile import Profile
+from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.bedrock import WIRE
+from perdure._models.wires.bedrock.features import DIALECTS, get_model_features
 
 CLAUDE = Profile(provider="bedrock", model="us.anthropic.claude-haiku-4-5-v1:0", documents=True, cache="marked")
 NOVA = Profile(provider="bedrock", model="us.amazon.nova-lite-v1:0", documents=True, video=True, cache="marked")

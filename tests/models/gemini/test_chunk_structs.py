@@ -1,7 +1,7 @@
 """Chunks that are not as they should be."""
 
-from perdure.models.gemini import chunk_structs as chunk_module
-from perdure.models.gemini.chunk_structs import get_raw_parts, parse_chunk
+from perdure._models.wires.gemini import chunks as chunk_module
+from perdure._models.wires.gemini.chunks import get_raw_parts, parse_chunk
 
 
 def test_usual_chunks_are_read_at_once(monkeypatch):

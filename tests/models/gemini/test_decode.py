@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import BadRequest, ContentRefused, ModelError, ProviderDown, RateLimited, ReplyCutOff
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure.core.message import Audio, Image, Message, StopReason, Text, Thinking, ToolCall, Usage
-from perdure.core.model import assemble_reply
-from perdure.models.gemini import WIRE
-from perdure.models.profile import Profile
+from perdure._core.model.protocol import assemble_reply
+from perdure._core.values.error import BadRequest, ContentRefused, ModelError, ProviderDown, RateLimited, ReplyCutOff
+from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure._core.values.message import Audio, Image, Message, StopReason, Text, Thinking, ToolCall, Usage
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.gemini import WIRE
 
 PROFILE = Profile(provider="google", model="gemini-3-flash")
 GOLDEN = (Path(__file__).parent / "golden" / "turn.sse").read_bytes()

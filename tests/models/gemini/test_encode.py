@@ -5,13 +5,23 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.message import Message, Status, Text, Thinking, ToolCall, ToolResult, assistant, tool_message, user
-from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
-from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
-from perdure.models.gemini import WIRE
-from perdure.models.gemini.message_encoding import GeminiMessageEncoder
-from perdure.models.profile import Profile
+from perdure._core.model.protocol import OutputSpec, Request, Settings, ToolSpec
+from perdure._core.values.error import ConfigError
+from perdure._core.values.message import (
+    Message,
+    Status,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    tool_message,
+    user,
+)
+from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.gemini import WIRE
+from perdure._models.wires.gemini.encode import GeminiMessageEncoder
 
 OLD = Profile(provider="google", model="gemini-2.5-flash", schema="gemini")
 NEW = Profile(provider="google", model="gemini-3-flash", schema="gemini")

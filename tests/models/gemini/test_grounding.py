@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import Citation, Text
-from perdure.models.gemini.grounding import list_citations
+from perdure._models.wires.gemini.reply import list_citations
 from tests.models.gemini.test_decode import PROFILE, chunk, message_of
 from tests.models.gemini.test_recordings import chunks_of, decoded, profile_of
 from tests.wire.recordings import Exchange, each_exchange

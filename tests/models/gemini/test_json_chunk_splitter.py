@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from perdure.models.gemini.json_chunk_splitter import ResponseSplitter
+from perdure._models.wires.gemini.chunks import ResponseSplitter
 
 CHUNKS = [{"text": 'a } " { b'}, {"text": "é\u2028 [,]"}, {"deep": [{"er": {}}]}]
 EVENTS = "".join([f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in CHUNKS]).encode()
@@ -55,7 +55,7 @@ def test_only_a_single_object_is_whole():
 
 
 def test_a_large_element_is_not_read_again_at_every_byte(monkeypatch):
-    from perdure.models.gemini import json_chunk_splitter as framing
+    from perdure._models.wires.gemini import chunks as framing
 
     looks = []
     scan = framing._scan_json

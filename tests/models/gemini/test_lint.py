@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure.models.gemini import WIRE
-from perdure.models.profile import Profile
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.gemini import WIRE
 
 OLD = Profile(provider="google", model="gemini-2.5-flash")
 HELLO = {"role": "user", "parts": [{"text": "Hi"}]}

@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
-from perdure.core.message import Audio, Document, Image, Media, Video
-from perdure.models.gemini.media import encode_media
-from perdure.models.profile import Profile
+from perdure._core.values.message import Audio, Document, Image, Media, Video
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.gemini.encode import encode_media
 
 ALL = Profile(provider="google", model="gemini-2.5-flash", documents=True, audio=True, video=True)
 NONE = Profile(provider="google", model="gemma", images=False)

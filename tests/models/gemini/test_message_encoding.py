@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from perdure.core.message import (
+from perdure._core.values.message import (
     Document,
     Image,
     Message,
@@ -17,15 +17,15 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
-from perdure.models.gemini.message_encoding import (
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.gemini.encode import (
     EMPTY_MESSAGE_TEXT,
     PLACEHOLDER_SIGNATURE,
     GeminiMessageEncoder,
     insert_user_turns,
     sanitize_function_name,
 )
-from perdure.models.profile import Profile
+from perdure._models.wires.message_order import CONTINUE_MESSAGE
 
 OLD = Profile(provider="google", model="gemini-2.5-flash")
 NEW = Profile(provider="google", model="gemini-3-flash")

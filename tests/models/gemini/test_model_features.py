@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.core.model import Settings
-from perdure.models.gemini.model_features import (
+from perdure._core.model.protocol import Settings
+from perdure._models.wires.gemini.features import (
     can_combine_schema_and_tools,
     encode_thinking,
     is_signature_required,

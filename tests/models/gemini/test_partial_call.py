@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from perdure.models.gemini.partial_call import PartialCallBuilder
+from perdure._models.wires.gemini.reply import PartialCallBuilder
 
 
 def arguments(*pieces: dict) -> dict:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ContentRefused, ModelError, RateLimited
-from perdure.core.event import ModelEvent, ReplyFinished
-from perdure.core.message import (
+from perdure._core.model.protocol import Request, assemble_reply, sanitize_reply
+from perdure._core.values.error import ContentRefused, ModelError, RateLimited
+from perdure._core.values.event import ModelEvent, ReplyFinished
+from perdure._core.values.message import (
     Document,
     Image,
     Message,
@@ -22,12 +23,11 @@ from perdure.core.message import (
     ToolResult,
     tool_message,
 )
-from perdure.core.model import Request, assemble_reply, sanitize_reply
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.gemini import WIRE
-from perdure.models.gemini.message_encoding import PLACEHOLDER_SIGNATURE
-from perdure.models.profile import Profile
-from perdure.models.provider_errors import classify_error
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.provider_errors.classify import classify_error
+from perdure._models.wires.gemini import WIRE
+from perdure._models.wires.gemini.encode import PLACEHOLDER_SIGNATURE
 from tests.seeds import chance
 from tests.wire.recordings import (
     Exchange,

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from perdure import Agent, ConfigError, ContextOverflow, Document, Image, Settings, open_model, tool
-from perdure.core.error import BadRequest, ModelError, ReplyCutOff
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import (
+from perdure._core.model.protocol import OutputSpec, Request, ToolSpec, assemble_reply
+from perdure._core.values.error import BadRequest, ModelError, ReplyCutOff
+from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure._core.values.message import (
     Audio,
     Message,
     Part,
@@ -22,12 +23,11 @@ from perdure.core.message import (
     assistant,
     user,
 )
-from perdure.core.model import OutputSpec, Request, ToolSpec, assemble_reply
-from perdure.models import openai_compatible
-from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
-from perdure.models.ollama import WIRE
-from perdure.models.profile import Profile
-from perdure.models.provider_errors import classify_error
+from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
+from perdure._models.endpoint.profile import Profile
+from perdure._models.provider_errors.classify import classify_error
+from perdure._models.registry import openai_compatible
+from perdure._models.wires.ollama import WIRE
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.seeds import chance
 from tests.wire.recordings import (

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.event import ModelEvent, ReplyFinished
-from perdure.core.message import Message
-from perdure.core.model import Request, assemble_reply
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.openai_chat import WIRE
-from perdure.models.profile import Profile
+from perdure._core.model.protocol import Request, assemble_reply
+from perdure._core.values.event import ModelEvent, ReplyFinished
+from perdure._core.values.message import Message
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.openai_chat import WIRE
 
 PROFILE = Profile(provider="openai", model="gpt-4.1", dialect="openai", documents=True, audio=True)
 

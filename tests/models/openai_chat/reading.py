@@ -5,7 +5,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.message import (
+from perdure._core.model.protocol import Settings, ToolSpec
+from perdure._core.values.message import (
     Audio,
     Document,
     Image,
@@ -17,8 +18,7 @@ from perdure.core.message import (
     ToolResult,
     Video,
 )
-from perdure.core.model import Settings, ToolSpec
-from perdure.models.profile import Profile
+from perdure._models.endpoint.profile import Profile
 from tests.models.openai_chat.oracle import meaning
 
 

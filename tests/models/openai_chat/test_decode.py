@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ModelError, ProviderDown, RateLimited, ReplyCutOff
-from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure.core.message import Citation, StopReason, Text, Thinking, ToolCall, Usage
-from perdure.models.openai_chat import WIRE
-from perdure.models.openai_chat.annotations import parse_annotation, parse_source_lists
-from perdure.models.openai_chat.chunk_structs import FunctionPiece, ToolCallPiece
-from perdure.models.openai_chat.tool_call_accumulator import ToolCallAccumulator
-from perdure.models.openai_chat.usage import parse_usage
-from perdure.models.profile import Profile
+from perdure._core.values.error import ModelError, ProviderDown, RateLimited, ReplyCutOff
+from perdure._core.values.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure._core.values.message import Citation, StopReason, Text, Thinking, ToolCall, Usage
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.openai_chat import WIRE
+from perdure._models.wires.openai_chat.chunks import FunctionPiece, ToolCallPiece
+from perdure._models.wires.openai_chat.reply import ToolCallAccumulator, parse_usage
+from perdure._models.wires.openai_chat.reply_fields import parse_annotation, parse_source_lists
 from tests.doubles import LineCount
 from tests.models.openai_chat.material import PROFILE, chunk, heard, message_of, stream, whole
 

@@ -5,8 +5,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.message import (
+from perdure._core.model.protocol import OutputSpec, Request, Settings, ToolSpec
+from perdure._core.values.error import ConfigError
+from perdure._core.values.message import (
     Audio,
     Document,
     Image,
@@ -22,15 +23,14 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
-from perdure.models.attachment_preparation import describe_unsupported_media
-from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
-from perdure.models.openai_chat import WIRE
-from perdure.models.openai_chat.dialect import ChatDialect
-from perdure.models.openai_chat.message_encoding import ChatMessageEncoder
-from perdure.models.openai_chat.settings_encoder import encode_settings
-from perdure.models.openai_chat.tools import encode_tools
-from perdure.models.profile import Profile
+from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.attachments import describe_unsupported_media
+from perdure._models.wires.openai_chat import WIRE
+from perdure._models.wires.openai_chat.dialect import ChatDialect
+from perdure._models.wires.openai_chat.encode import encode_tools
+from perdure._models.wires.openai_chat.messages import ChatMessageEncoder
+from perdure._models.wires.openai_chat.settings import encode_settings
 from tests.models.openai_chat.material import PROFILE, body_of
 
 ADD = ToolSpec("add", "Add numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})

@@ -10,9 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, tool_message, user
-from perdure.core.model import Request, Settings, ToolSpec
-from perdure.models.profile import Profile
+from perdure._core.model.protocol import Request, Settings, ToolSpec
+from perdure._core.values.message import (
+    Image,
+    Message,
+    Status,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    tool_message,
+    user,
+)
+from perdure._models.endpoint.profile import Profile
 from tests.models.openai_chat.material import body_of, message_of
 
 GOLDEN = Path(__file__).parent / "golden"

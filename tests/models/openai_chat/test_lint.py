@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure.models.openai_chat import WIRE
-from perdure.models.profile import Profile
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.openai_chat import WIRE
 from tests.models.openai_chat.material import PROFILE
 
 USER = {"role": "user", "content": "Hi"}

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import (
+from perdure._core.model.protocol import Request, assemble_reply, sanitize_reply
+from perdure._core.values.error import (
     AuthFailed,
     BadRequest,
     ContentRefused,
@@ -15,14 +16,13 @@ from perdure.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from perdure.core.event import ModelEvent, ReplyFinished
-from perdure.core.message import Message, Thinking
-from perdure.core.model import Request, assemble_reply, sanitize_reply
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.openai_chat import WIRE
-from perdure.models.openai_chat.decode import ChatDecoder
-from perdure.models.profile import Profile
-from perdure.models.provider_errors import classify_error
+from perdure._core.values.event import ModelEvent, ReplyFinished
+from perdure._core.values.message import Message, Thinking
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.provider_errors.classify import classify_error
+from perdure._models.wires.openai_chat import WIRE
+from perdure._models.wires.openai_chat.decode import ChatDecoder
 from tests.models.openai_chat.oracle import Told, meaning, told
 from tests.models.openai_chat.reading import (
     instructions_of,

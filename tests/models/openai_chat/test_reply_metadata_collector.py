@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from perdure import Agent, Citation, open_model, user
-from perdure.core.message import Message, Text
-from perdure.core.model import Request
-from perdure.models.profile import Profile
-from perdure.stores.memory import MemoryStore
+from perdure._core.model.protocol import Request
+from perdure._core.values.message import Message, Text
+from perdure._models.endpoint.profile import Profile
+from perdure._stores.memory import MemoryStore
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.models.openai_chat.material import PROFILE, body_of, chunk, message_of, stream, whole
 from tests.models.openai_chat.reading import profile_of

@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from perdure.core.event import ModelEvent, ReplyFinished
-from perdure.core.message import (
+from perdure._core.model.protocol import OutputSpec, Request, Settings, ToolSpec, assemble_reply
+from perdure._core.values.event import ModelEvent, ReplyFinished
+from perdure._core.values.message import (
     Document,
     Image,
     Message,
@@ -17,10 +18,9 @@ from perdure.core.message import (
     ToolResult,
     Usage,
 )
-from perdure.core.model import OutputSpec, Request, Settings, ToolSpec, assemble_reply
-from perdure.models.openai_responses import WIRE
-from perdure.models.openai_responses.item_metadata import build_thinking_part, encode_item_metadata
-from perdure.models.profile import Profile
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.openai_responses import WIRE
+from perdure._models.wires.openai_responses.item_metadata import build_thinking_part, encode_item_metadata
 from tests.wire.recordings import Exchange
 
 API = "openai-responses"

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.event import ModelEvent, ReplyFinished
-from perdure.core.message import Message
-from perdure.core.model import Request, Settings, ToolSpec, assemble_reply
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.openai_responses import WIRE
-from perdure.models.profile import Profile
+from perdure._core.model.protocol import Request, Settings, ToolSpec, assemble_reply
+from perdure._core.values.event import ModelEvent, ReplyFinished
+from perdure._core.values.message import Message
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.openai_responses import WIRE
 
 GOLDEN = Path(__file__).parent / "golden"
 PROFILE = Profile(provider="openai", model="gpt-9", documents=True)

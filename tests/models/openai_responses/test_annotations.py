@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from perdure import Citation, Text, user
-from perdure.core.event import CitationAdded
-from perdure.core.message import Message
-from perdure.models.profile import Profile
+from perdure._core.values.event import CitationAdded
+from perdure._core.values.message import Message
+from perdure._models.endpoint.profile import Profile
 from tests.models.openai_responses.reading import API, Oracle, message_of, told
 from tests.models.openai_responses.speaking import completed, event, heard, items, reply, stream
 from tests.wire.recordings import Exchange, each_exchange

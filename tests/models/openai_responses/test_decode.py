@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import (
+from perdure._core.model.protocol import sanitize_reply
+from perdure._core.values.error import (
     AuthFailed,
     ContextOverflow,
     ModelError,
@@ -13,11 +14,10 @@ from perdure.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from perdure.core.event import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
-from perdure.core.model import sanitize_reply
-from perdure.models.openai_responses import WIRE
-from perdure.models.openai_responses.output_item_builder import OutputItemBuilder
+from perdure._core.values.event import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure._core.values.message import StopReason, Text, Thinking, ToolCall, Usage
+from perdure._models.wires.openai_responses import WIRE
+from perdure._models.wires.openai_responses.reply import OutputItemBuilder
 from tests.models.openai_responses.speaking import PROFILE, completed, event, heard, reply, stream
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": '{"a":1}'}

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
-from perdure.core.message import user
-from perdure.core.model import OutputSpec, ToolSpec
-from perdure.models.openai_responses import WIRE
-from perdure.models.openai_responses.encode import build_cache_key
-from perdure.models.openai_responses.tools import MAX_CACHED_TOOL_LISTS, encode_tools
-from perdure.models.profile import Profile
+from perdure._core.model.protocol import OutputSpec, ToolSpec
+from perdure._core.values.error import ConfigError
+from perdure._core.values.message import user
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.openai_responses import WIRE
+from perdure._models.wires.openai_responses.encode import MAX_CACHED_TOOL_LISTS, build_cache_key, encode_tools
 from tests.models.openai_responses.speaking import PROFILE, WEATHER, body
 
 HELLO = [user("hello")]

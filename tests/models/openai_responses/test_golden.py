@@ -2,8 +2,8 @@
 
 import json
 
-from perdure.core.event import ReplyFinished
-from perdure.core.message import (
+from perdure._core.values.event import ReplyFinished
+from perdure._core.values.message import (
     Citation,
     Status,
     StopReason,
@@ -15,8 +15,8 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.openai_responses import WIRE
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.wires.openai_responses import WIRE
 from tests.models.openai_responses.speaking import GOLDEN, PROFILE, WEATHER, body, heard, reply
 from tests.seeds import chance
 from tests.wire.recordings import chunked

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.core.message import Thinking
-from perdure.models.openai_responses.item_metadata import (
+from perdure._core.values.message import Thinking
+from perdure._models.wires.openai_responses.item_metadata import (
     build_thinking_part,
     can_send_back,
     decode_item_metadata,

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from perdure.models.encoding_memo import ProviderRuleError
-from perdure.models.openai_responses import WIRE
-from perdure.models.openai_responses.dialect import DIALECTS
-from perdure.models.openai_responses.message_rule_checks import ResponsesMessageRules
-from perdure.models.profile import Profile
+from perdure._models.endpoint.memo import ProviderRuleError
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.openai_responses import WIRE
+from perdure._models.wires.openai_responses.dialect import DIALECTS
+from perdure._models.wires.openai_responses.lint import ResponsesMessageRules
 from tests.models.openai_responses.speaking import PROFILE
 
 HI = {"role": "user", "content": "hi"}

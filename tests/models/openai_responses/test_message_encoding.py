@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.message import (
+from perdure._core.values.message import (
     Audio,
     Document,
     Image,
@@ -21,10 +21,10 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.models import attachment_preparation
-from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
-from perdure.models.openai_responses.message_encoding import NO_OUTPUT
-from perdure.models.profile import Profile
+from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires import attachments
+from perdure._models.wires.openai_responses.messages import NO_OUTPUT
 from tests.models.openai_responses.speaking import PROFILE, completed, event, items, reply, stream
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
@@ -239,7 +239,7 @@ def test_a_file_is_sent_bare_where_the_provider_wants_that() -> None:
     ],
 )
 def test_what_a_model_cannot_take_is_told_to_it(media: Any) -> None:
-    told = attachment_preparation.describe_unsupported_media(attachment_preparation.normalize_media(media))
+    told = attachments.describe_unsupported_media(attachments.normalize_media(media))
     assert "cannot" in told
     assert items([user([media])], BLIND)[0]["content"] == [{"type": "input_text", "text": told}]
 

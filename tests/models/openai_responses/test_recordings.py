@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import AuthFailed, BadRequest, ContextOverflow, ModelError, ReplyCutOff
-from perdure.core.event import ModelEvent, TextDelta
-from perdure.core.message import Message, tool_message
-from perdure.core.model import sanitize_reply
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.openai_responses import WIRE
-from perdure.models.openai_responses.decode import ResponsesDecoder
-from perdure.models.provider_errors import classify_error
+from perdure._core.model.protocol import sanitize_reply
+from perdure._core.values.error import AuthFailed, BadRequest, ContextOverflow, ModelError, ReplyCutOff
+from perdure._core.values.event import ModelEvent, TextDelta
+from perdure._core.values.message import Message, tool_message
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.provider_errors.classify import classify_error
+from perdure._models.wires.openai_responses import WIRE
+from perdure._models.wires.openai_responses.decode import ResponsesDecoder
 from tests.models.openai_responses.reading import (
     API,
     Oracle,

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from perdure.models.probe.schema_keywords import find_used_keywords
+from perdure._models.probe.experiments import find_used_keywords
 from tests.wire.server import Received, Reply, json_reply, sse
 
 

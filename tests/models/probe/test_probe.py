@@ -8,23 +8,22 @@ from typing import Literal
 
 import pytest
 
-from perdure.core.error import AuthFailed, ConfigError, RateLimited
-from perdure.core.event import TextDelta
-from perdure.core.message import ToolCall, assistant, user
-from perdure.core.model import Request, model_info
-from perdure.models import open_model, openai_compatible
-from perdure.models.api_key import ApiKey
-from perdure.models.encoding_memo import ProviderRuleError
-from perdure.models.model_builder import load_wire
-from perdure.models.probe import MAX_REQUESTS, probe
-from perdure.models.probe.client import ProbeClient
-from perdure.models.probe.experiments import build_red_png
-from perdure.models.probe.schema_keywords import KEYWORDS, find_used_keywords
-from perdure.models.profile import Profile
-from perdure.models.profile_files import load_profile
-from perdure.net.error import NetError
-from perdure.net.pooled_http_transport import HttpTransport
-from perdure.testing import FakeClock
+from perdure._core.model.protocol import Request, model_info
+from perdure._core.values.error import AuthFailed, ConfigError, RateLimited
+from perdure._core.values.event import TextDelta
+from perdure._core.values.message import ToolCall, assistant, user
+from perdure._io.http.pooled import HttpTransport
+from perdure._io.http.transport import NetError
+from perdure._models.builder import load_wire
+from perdure._models.catalogue.saved_profiles import load_profile
+from perdure._models.endpoint.auth import ApiKey
+from perdure._models.endpoint.memo import ProviderRuleError
+from perdure._models.endpoint.profile import Profile
+from perdure._models.probe.client import MAX_REQUESTS, ProbeClient
+from perdure._models.probe.endpoint import probe
+from perdure._models.probe.experiments import KEYWORDS, build_red_png, find_used_keywords
+from perdure._models.registry import open_model, openai_compatible
+from perdure._testing.clock import FakeClock
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.models.probe.quirky import Quirks, QuirkyServer, tools_of
 from tests.wire.server import Playback, Reply, json_reply
@@ -194,7 +193,7 @@ async def test_a_server_of_another_wire_is_found_and_spoken_to_by_it():
 
 
 async def test_an_endpoint_is_not_asked_without_end(monkeypatch):
-    monkeypatch.setattr("perdure.models.probe.client.MAX_REQUESTS", 4)
+    monkeypatch.setattr("perdure._models.probe.client.MAX_REQUESTS", 4)
     learned = await learn(Quirks())
     assert learned.requests == 4
     assert found(learned, "requests") == "stopped after 4; what is not listed was not tested"

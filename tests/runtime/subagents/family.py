@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from perdure import Agent, Request, Session, Tool, ToolContext, tool
-from perdure.core.event import Entry, Event
-from perdure.core.message import Message
-from perdure.core.store import Store, get_process_wide_session_key
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call, calls
+from perdure._core.log.store import Store, get_process_wide_session_key
+from perdure._core.values.event import Entry
+from perdure._core.values.event_class import Event
+from perdure._core.values.message import Message
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call, calls
 
 Say = Callable[[Request], Any]
 

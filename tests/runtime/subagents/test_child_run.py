@@ -23,9 +23,16 @@ from perdure import (
     later,
     tool,
 )
-from perdure.core.event import (
+from perdure._core.log.fold import fold_entries, fold_events
+from perdure._core.log.repair import build_repair_events
+from perdure._core.model.budget import Budget
+from perdure._core.model.protocol import Price
+from perdure._core.permission.request import PermissionRequest
+from perdure._core.permission.rules import Rule
+from perdure._core.run.run import CANCEL_GRACE_SECONDS
+from perdure._core.tools.context import ToolContext
+from perdure._core.values.event import (
     CancelRequested,
-    QuestionAsked,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -35,16 +42,12 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.fold import fold_entries, fold_events
-from perdure.core.interrupted_run_repair import build_repair_events
-from perdure.core.message import Status
-from perdure.core.model import Price
-from perdure.core.permissions import PermissionRequest, Rule
-from perdure.core.run import CANCEL_GRACE_SECONDS
-from perdure.core.shared_budget import Budget
-from perdure.core.tool import ToolContext
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls
+from perdure._core.values.event_class import QuestionAsked
+from perdure._core.values.message import Status
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.runtime.subagents.family import act_tool, below, family, following, left_behind
 from tests.transcript import assert_valid

@@ -10,8 +10,15 @@ from unittest.mock import AsyncMock
 import pytest
 
 from perdure import Agent, ConfigError, Limits, Outcome, Permissions, Role, Session, UsageError, deny, later, tool
-from perdure.core.error import SessionBusy, StoreError
-from perdure.core.event import (
+from perdure._core.log.fold import fold_events
+from perdure._core.log.status import GIVEN_BY_SETTING
+from perdure._core.log.store import Lease, Post, Store
+from perdure._core.model.budget import Budget
+from perdure._core.model.protocol import Price
+from perdure._core.people.inbox import build_resolution_post
+from perdure._core.tools.context import ToolContext
+from perdure._core.values.error import SessionBusy, StoreError
+from perdure._core.values.event import (
     Entry,
     InboxAdded,
     InboxResolved,
@@ -24,24 +31,19 @@ from perdure.core.event import (
     SubagentStarted,
     ValueKept,
 )
-from perdure.core.fold import fold_events
-from perdure.core.inbox import build_resolution_post
-from perdure.core.last_run_progress import GIVEN_BY_SETTING
-from perdure.core.message import Status, Usage
-from perdure.core.model import Price
-from perdure.core.shared_budget import Budget
-from perdure.core.store import Lease, Post, Store
-from perdure.core.tool import ToolContext
-from perdure.interaction.display_content import PlainText
-from perdure.runtime.extension import Extension
-from perdure.runtime.run_ownership import find_task_giver
-from perdure.runtime.session_resumer import SessionResumer
-from perdure.runtime.subagents.background_agents import RESUME_PROMPT, BackgroundAgents
-from perdure.runtime.subagents.child_run import DEPTH_SETTING
-from perdure.runtime.subagents.delegation_tools import delegation, orchestrator
-from perdure.stores import open_store
-from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls
+from perdure._core.values.message import Status, Usage
+from perdure._people.kinds import PlainText
+from perdure._runtime.agent.extension import Extension
+from perdure._runtime.resume.reasons import find_task_giver
+from perdure._runtime.resume.resumer import SessionResumer
+from perdure._runtime.subagents.background import RESUME_PROMPT, BackgroundAgents
+from perdure._runtime.subagents.child import DEPTH_SETTING
+from perdure._runtime.subagents.delegation import delegation, orchestrator
+from perdure._stores import open_store
+from perdure._stores.memory import MemoryStore
+from perdure._testing.clock import FakeClock
+from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure._testing.recorder import Recorder
 from tests.doubles import SECONDS, Held, WaitingStore, log_of, of, rounds, until
 from tests.runtime.subagents.family import act_tool, cancel_background_tasks, following, left_behind
 
@@ -803,7 +805,7 @@ async def test_a_task_below_agents_whose_own_tasks_are_over_is_resumed_and_repor
 async def test_a_report_that_was_posted_and_not_recorded_is_recorded_by_the_next_process(by, monkeypatch):
     store, scout = MemoryStore(), Agent(ScriptedModel("It is x."), name="scout")
     with monkeypatch.context() as died:
-        died.setattr("perdure.runtime.subagents.background_agents.record_task_end_report", AsyncMock())
+        died.setattr("perdure._runtime.subagents.background.record_task_end_report", AsyncMock())
         async with asyncio.timeout(SECONDS), team_of(in_background(), "Given.", scout=scout, store=store) as agent:
             await agent.session("s").run("Go")
             await agent.session("s").wait_for_agents()

@@ -8,14 +8,14 @@ from unittest.mock import AsyncMock
 import pytest
 
 from perdure import Agent, Session, ToolContext, tool
-from perdure.core.event import Entry, InboxAdded, InboxResolved, MessageAdded, RunEnded
-from perdure.core.fold import fold_events
-from perdure.core.inbox import build_resolution_post
-from perdure.core.store import Post
-from perdure.runtime.subagents.delegation_tools import delegation
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call, calls
-from perdure.toolkits.post_to_inbox_tool import post_to_inbox
+from perdure._core.log.fold import fold_events
+from perdure._core.log.store import Post
+from perdure._core.people.inbox import build_resolution_post
+from perdure._core.values.event import Entry, InboxAdded, InboxResolved, MessageAdded, RunEnded
+from perdure._runtime.subagents.delegation import delegation
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call, calls
+from perdure._tools.people import post_to_inbox
 from tests.doubles import SECONDS, Held, WaitingStore, elsewhere, log_of, of, rounds
 from tests.runtime.subagents.family import cancel_background_tasks, following, left_behind
 
@@ -412,7 +412,7 @@ async def test_a_result_whose_resolve_was_killed_before_it_was_passed_on_is_told
     while await session.wake() is not None:  # told of the end of the task
         pass
     with monkeypatch.context() as killed:
-        killed.setattr("perdure.runtime.late_background_agent_results.forward_late_inbox_results", AsyncMock())
+        killed.setattr("perdure._runtime.subagents.late_results.forward_late_inbox_results", AsyncMock())
         assert await session.resolve(item.item_id, "built")
     assert await times_told(session) == 0
     agent = session.agent.replace(model=ScriptedModel("Thank you.", repeat_last=True))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Tool
-from perdure.core.event import (
+from perdure._core.values.event import (
     MessageAdded,
     ModelRequested,
     RunEnded,
@@ -15,11 +15,11 @@ from perdure.core.event import (
     SubagentStarted,
     ToolFinished,
 )
-from perdure.core.message import Status, ToolCall, assistant, user
-from perdure.runtime.extension import Extension
-from perdure.runtime.subagents.subagent_tool import SubagentContext, subagent
-from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure._core.values.message import Status, ToolCall, assistant, user
+from perdure._runtime.agent.extension import Extension
+from perdure._runtime.subagents.tool import SubagentContext, subagent
+from perdure._stores.memory import MemoryStore
+from perdure._testing.model import ScriptedModel, call
 from tests.doubles import crashed, log_of, of
 from tests.runtime.subagents.family import act_tool, following, left_behind
 

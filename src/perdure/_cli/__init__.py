@@ -1,0 +1,1 @@
+"""The `perdure` command: `main.py`, and a folder for each kind of subcommand."""

@@ -1,0 +1,1 @@
+"""The chat of `perdure` without a subcommand: a terminal program over one `Session`, or plain lines."""

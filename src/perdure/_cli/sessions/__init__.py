@@ -1,0 +1,1 @@
+"""Commands about sessions: list, show, search, fork, move, trace, answer, undo."""

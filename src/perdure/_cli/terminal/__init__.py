@@ -1,0 +1,1 @@
+"""The terminal: what is printed, framed and asked there."""

@@ -1,0 +1,1 @@
+"""Configuration files: read, checked, trusted, and made into an agent."""

@@ -1,0 +1,1 @@
+"""Where plain functions run: in `threads`, or in a `process` whose program is `main`."""

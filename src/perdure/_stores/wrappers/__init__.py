@@ -1,0 +1,4 @@
+"""Stores around another store.
+
+`listened` calls functions after each operation, `namespace` uses the sessions of one prefix.
+"""

@@ -1,0 +1,1 @@
+"""The contract of stores: what `check_store` tests, a file for each promise."""

@@ -1,0 +1,1 @@
+"""Exports of what happened: spans and metrics of OpenTelemetry."""

@@ -1,0 +1,1 @@
+"""Views of a trace: tree, timelines, text, and a web page."""

@@ -1,0 +1,1 @@
+"""What decides whether work is good: graders, evaluations, and reviews of branches."""

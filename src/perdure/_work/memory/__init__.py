@@ -1,0 +1,1 @@
+"""Long-term memory: texts that an agent remembers across sessions, in an SQLite file."""

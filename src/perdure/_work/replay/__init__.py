@@ -1,0 +1,1 @@
+"""Replay a stored session offline, and compare it with its log."""

@@ -1,1 +1,0 @@
-"""The model's context: project files, roles, skills and directives that add to it, and compaction that shortens it."""

@@ -1,1 +1,0 @@
-"""Logins to MCP servers: OAuth 2.1 with PKCE, stored tokens, and the header that they become."""

@@ -1,1 +1,0 @@
-"""HTTP transport and server-sent events: the only code that uses the network."""

@@ -1,1 +1,0 @@
-"""Ready-made tools for agents."""
