@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Iterator
 
-from perdure import Agent, Model, tool
-from perdure._testing.model import ScriptedModel
+from perdure import Agent, tool
+from perdure.models import Model
+from perdure.testing import ScriptedModel
 
 from .measure import Effort, Figure, best_us
 from .turns import ADD, add, hand_turn

@@ -6,9 +6,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 
 from perdure._tools.sandbox.bubblewrap import find_bubblewrap
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.parser import split_command_line
+from perdure.hosts import LocalShell, ShellCommand
+from perdure.tools import split_command_line
 
 from .measure import Effort, Figure, best_us
 

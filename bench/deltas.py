@@ -7,8 +7,9 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-from perdure import Agent, Entry, Event, Request, StopReason, Usage
-from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta
+from perdure import Agent, StopReason, Usage
+from perdure.events import Entry, Event, ModelEvent, ReplyFinished, TextDelta
+from perdure.models import Request
 
 from . import hand_loop
 from .measure import Effort, Figure, cpu_ns

@@ -11,13 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from perdure import Agent, allow_all
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._testing.model import ScriptedModel
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.files.tools import edit_tool, read_tool
-from perdure._tools.search.backend import GlobQuery, SearchQuery
-from perdure._tools.search.local import LocalSearch
+from perdure import Agent
+from perdure.hosts import GlobQuery, LocalFiles, LocalSearch, SearchQuery, SnapshotFolder
+from perdure.permissions import allow_all
+from perdure.testing import ScriptedModel
+from perdure.tools import edit_tool, read_tool
 
 from .measure import QUICK, Effort, Figure
 

@@ -13,11 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure import Agent, Budget, Compaction, Entry, Extension, Limits, Permissions, Price, Tracer, allow, tool
-from perdure._context.history.processors import BufferMemory, WindowMemory
-from perdure._core.model.protocol import ModelInfo, Request
-from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
-from perdure._core.values.message import StopReason, Usage
+from perdure import Agent, Budget, Extension, Limits, Permissions, StopReason, Usage, allow, tool
+from perdure.context import BufferMemory, Compaction, WindowMemory
+from perdure.events import Entry, ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
+from perdure.models import ModelInfo, Price, Request
+from perdure.tracing import Tracer
 
 from .measure import Effort, Figure
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from perdure._mcp.client.client import McpClient, StartAndLoginCallbacks
+from perdure._mcp.client.client import StartAndLoginCallbacks
 from perdure._mcp.servers import start_process
-from perdure._mcp.settings import McpServer
+from perdure.mcp import McpClient, McpServer
 
 from .measure import QUICK, Effort, Figure
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from perdure._context.history.processors import BufferMemory, WindowMemory
+from perdure import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure._core.model.transcript import MessagesSnapshot
-from perdure._core.values.message import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
-from perdure._work.memory.long_term import LongTermMemory
+from perdure.context import BufferMemory, LongTermMemory, WindowMemory
 
 from .measure import Effort, Figure, best_us
 

@@ -7,13 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perdure import Agent, Event, ToolResult, open_store
-from perdure._core.log.store import NonBlockingAppendStore, Store
-from perdure._core.schema.parameters import check_value
+from perdure import Agent, Text, ToolResult
 from perdure._core.schema.parsing import parse_arguments
-from perdure._core.values.event import Entry, ToolFinished
-from perdure._core.values.message import Text
-from perdure._testing.model import ScriptedModel
+from perdure.events import Entry, Event, ToolFinished
+from perdure.stores import NonBlockingAppendStore, Store, open_store
+from perdure.testing import ScriptedModel
+from perdure.tools import check_value
 
 from .measure import Effort, Figure, best_async_us, best_us
 from .turns import ADD, agent, hand_turn

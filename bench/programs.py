@@ -14,12 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure import Agent, tool
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.tools.tool import Tool, tool_from_schema
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._tools.extensions import code_mode, tool_search
+from perdure import Agent, Outcome, Tool, tool
+from perdure.engines import Run
+from perdure.testing import ScriptedModel, call, calls
+from perdure.tools import code_mode, tool_from_schema, tool_search
 
 from .measure import Effort, Figure
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure import Agent
-from perdure._testing.model import ScriptedModel
+from perdure.testing import ScriptedModel
 
 from . import deltas, hand_loop, runs, stored_runs
 from .measure import QUICK, Effort, Figure, cpu_ns

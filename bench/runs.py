@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from perdure import Agent, ToolCall
-from perdure._testing.model import ScriptedModel
+from perdure.testing import ScriptedModel
 
 from . import hand_loop
 from .measure import Effort, Figure, best_async_us

@@ -26,7 +26,7 @@ BARE = "pass"
 HELP = "import sys; sys.argv[1:] = ['--help']; from perdure._cli.main import main; main()"
 FIRST_REQUEST = """
 import os, sys
-from perdure._models.registry import register
+from perdure.models import register
 
 class Model:
     def __init__(self, name): pass

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import msgspec
 
-from perdure import Agent, StopReason, Usage, assistant, open_store, user
-from perdure._core.log.store import Log, MaintainableStore, SearchableStore, Store
-from perdure._core.values.clock import SYSTEM_CLOCK
-from perdure._core.values.event import MessageAdded, ModelRequested, RunEnded, RunStarted
-from perdure._core.values.event_class import Event
-from perdure._testing.model import ScriptedModel
+from perdure import Agent, StopReason, Usage, assistant, user
+from perdure._core.log.store import Log
+from perdure.engines import SYSTEM_CLOCK
+from perdure.events import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
+from perdure.stores import MaintainableStore, SearchableStore, Store, open_store
+from perdure.testing import ScriptedModel
 
 from .measure import Effort, Figure
 from .runs import calling

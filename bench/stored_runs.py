@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 
 from perdure import Agent, ToolCall
-from perdure._testing.model import ScriptedModel
+from perdure.testing import ScriptedModel
 
 from .measure import Effort, Figure, cpu_ns
 from .turns import ADD

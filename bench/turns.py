@@ -13,8 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from perdure import Agent, Entry, Limits, Tool, ToolCall, tool
-from perdure._testing.model import ScriptedModel
+from perdure import Agent, Limits, Tool, ToolCall, tool
+from perdure.events import Entry
+from perdure.testing import ScriptedModel
 
 from . import hand_loop
 from .measure import Effort, Figure, Spread, cpu_ns, spread

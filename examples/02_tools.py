@@ -3,8 +3,7 @@
 from typing import Annotated
 
 from perdure import Agent, ToolError, ToolOutput, tool
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.testing import Recorder, ScriptedModel, call, calls
 
 STOCK = {"rope": 40, "anchor": 2}
 

@@ -3,8 +3,8 @@
 import asyncio
 
 from perdure import Agent, ToolContext, tool
-from perdure._testing.model import ScriptedModel, call, pause
 from perdure.events import MessageAdded, ReplyFinished, TextDelta, ToolFinished, ToolProgress
+from perdure.testing import ScriptedModel, call, pause
 
 
 @tool(effect="read")

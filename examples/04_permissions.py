@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from perdure import Agent, PermissionRequest, Permissions, Verdict, allow, deny, tool
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, Permissions, allow, deny, tool
+from perdure.permissions import PermissionRequest, Verdict
+from perdure.testing import ScriptedModel, call, calls
 
 
 @tool(permission=True, action="write", target="path")

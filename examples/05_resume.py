@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 
 
 def charge_in(folder: Path, *, deadly: bool) -> Agent:

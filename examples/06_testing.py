@@ -6,10 +6,9 @@ With pytest, the functions below are all there is to it. Here they are called by
 # ruff: noqa: S101, PLR2004 - these are tests
 import asyncio
 
-from perdure import Agent, Limits, RateLimited, retried, tool
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure import Agent, Limits, RateLimited, tool
+from perdure.models import retried
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 
 
 @tool(effect="read")

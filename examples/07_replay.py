@@ -6,8 +6,7 @@ No model is asked and no tool is called: replies and results come from the log.
 import asyncio
 
 from perdure import Agent, Permissions, allow, deny, tool
-from perdure._testing.model import ScriptedModel, call
-from perdure._work.replay.replay import replay
+from perdure.testing import ScriptedModel, call, replay
 
 
 @tool(permission=True)

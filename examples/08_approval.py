@@ -6,8 +6,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Permissions, Request, later, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Permissions, tool
+from perdure.models import Request
+from perdure.permissions import later
+from perdure.testing import ScriptedModel, call
 
 
 @tool(permission=True, target="order")

@@ -3,7 +3,7 @@
 import asyncio
 
 from perdure import Agent, Budget, Settings, ToolContext, Usage, tool
-from perdure._testing.model import Reply, ScriptedModel, call
+from perdure.testing import Reply, ScriptedModel, call
 
 
 @tool

@@ -8,11 +8,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-from perdure import Agent, ConfigError, ModelInfo, Price, Request, Usage, open_model, tool
-from perdure._core.values.message import StopReason
-from perdure._models.registry import list_provider_statuses, register
-from perdure._testing.model_contract import check_model
+from perdure import Agent, ConfigError, StopReason, Usage, tool
 from perdure.events import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
+from perdure.models import ModelInfo, Price, Request, list_provider_statuses, open_model, register
+from perdure.testing import check_model
 
 
 class Clerk:

@@ -7,10 +7,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Skill, Skills, load_skills, tool
-from perdure._context.skills.skill import Resource
-from perdure._context.skills.trust import Trust
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, tool
+from perdure.context import Resource, Skill, Skills, Trust, load_skills
+from perdure.testing import ScriptedModel, call
 
 
 @tool

@@ -4,8 +4,10 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Project, Prompts, Request, load_roles
-from perdure._testing.model import ScriptedModel
+from perdure import Agent
+from perdure.context import Project, Prompts, load_roles
+from perdure.models import Request
+from perdure.testing import ScriptedModel
 
 FILES = {
     "ship/.git/HEAD": "",

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 from perdure import BadConfig, load_config
-from perdure._config.trusted import TrustedFiles
-from perdure._testing.model import ScriptedModel, call
+from perdure.context import TrustedFiles
+from perdure.testing import ScriptedModel, call
 
 BROKEN = """\
 modle = "demo"
@@ -19,7 +19,7 @@ WHOLE = """\
 model = "demo"
 name = "clerk"
 instructions = "You order what is missing."
-tools = ["perdure._tools.people:post_to_inbox"]
+tools = ["perdure.tools:post_to_inbox"]
 
 [limits]
 max_turns = 5

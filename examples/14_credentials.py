@@ -3,13 +3,10 @@
 import asyncio
 import base64
 
-from perdure import Agent, ToolContext, credentialed, tool
-from perdure._credentials.redacted_model import redacted_model
-from perdure._credentials.redactor import Redactor
-from perdure._credentials.vault import MemoryVault
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure import Agent, ToolContext, tool
 from perdure.events import ToolFinished, ToolProgress
+from perdure.permissions import MemoryVault, Redactor, credentialed, redacted_model
+from perdure.testing import Recorder, ScriptedModel, call
 
 VALUE = "harbour-7f3a91c2"
 

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from perdure import Agent, Compaction, Extension, Request, ToolCall, tool
-from perdure._context.history.long_results import large_results
-from perdure._context.history.search_tools import history_tools
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Extension, ToolCall, tool
+from perdure.context import Compaction, history_tools, large_results
+from perdure.models import Request
+from perdure.testing import ScriptedModel, call
 
 PORTS = ["Bergen", "Stavanger", "Kristiansand", "Skagen", "Gothenburg", "Helsingor", "Kiel", "Rostock"]
 

@@ -8,8 +8,8 @@ import asyncio
 from dataclasses import dataclass
 
 from perdure import Agent, ConfigError, NotAnswered, Session, ToolContext, tool
-from perdure._people.kinds import Choice, Confirm, Form, Progress, Table
-from perdure._testing.model import ScriptedModel, call
+from perdure.people import Choice, Confirm, Form, Progress, Table
+from perdure.testing import ScriptedModel, call
 
 
 @dataclass

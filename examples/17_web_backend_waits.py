@@ -11,9 +11,10 @@ import sys
 import tempfile
 from typing import Any
 
-from perdure import Agent, Outcome, Permissions, ToolContext, later, tool
-from perdure._people.kinds import Choice
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Outcome, Permissions, ToolContext, tool
+from perdure.people import Choice
+from perdure.permissions import later
+from perdure.testing import ScriptedModel, call
 
 
 @tool(asks_first=True, permission=True, action="pay", target="order")

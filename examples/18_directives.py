@@ -4,8 +4,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Command, CommandContext, MentionSettings, Rewrite, ShortCircuit, Skill, Skills
-from perdure._testing.model import ScriptedModel
+from perdure import Agent, CommandContext
+from perdure.context import Command, MentionSettings, Rewrite, ShortCircuit, Skill, Skills
+from perdure.testing import ScriptedModel
 
 BRIEF = Skill(name="brief", description="How to brief a crew.", body="Say what, where and when, in three lines.")
 

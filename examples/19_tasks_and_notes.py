@@ -5,11 +5,9 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.tasks.storage import scratchpad_tools
-from perdure._tools.tasks.task_list import parse_tasks, task_tools
-from perdure._tools.tasks.todo import todo_tools
 from perdure.events import ValueKept
+from perdure.testing import ScriptedModel, call
+from perdure.tools import parse_tasks, scratchpad_tools, task_tools, todo_tools
 
 TOOLS = [*task_tools(), *todo_tools(), *scratchpad_tools()]
 SPLICE = {"content": "Splice the rope", "active_form": "Splicing the rope"}

@@ -3,7 +3,7 @@
 import asyncio
 
 from perdure import Limits, ToolContext, agent_of, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 
 
 class Guest:

@@ -4,9 +4,11 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Permissions, Request, later, tool
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, Permissions, tool
 from perdure.events import SubagentFinished, SubagentStarted, ToolFinished
+from perdure.models import Request
+from perdure.permissions import later
+from perdure.testing import ScriptedModel, call, calls
 
 
 @tool(permission=True, target="harbour")

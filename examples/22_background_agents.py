@@ -2,9 +2,11 @@
 
 import asyncio
 
-from perdure import Agent, Request, orchestrator, tool
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, tool
 from perdure.events import TextDelta
+from perdure.models import Request
+from perdure.testing import ScriptedModel, call, calls
+from perdure.tools import orchestrator
 
 
 @tool(effect="read")

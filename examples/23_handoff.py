@@ -4,9 +4,10 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Request, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, tool
 from perdure.events import ViewChanged
+from perdure.models import Request
+from perdure.testing import ScriptedModel, call
 
 
 @tool

@@ -2,8 +2,9 @@
 
 import asyncio
 
-from perdure import Agent, Command, CommandContext, Extension, Role, ShortCircuit, Skill, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, CommandContext, Extension, tool
+from perdure.context import Command, Role, ShortCircuit, Skill
+from perdure.testing import ScriptedModel, call
 
 
 @tool(effect="read")

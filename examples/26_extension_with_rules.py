@@ -2,9 +2,11 @@
 
 import asyncio
 
-from perdure import Accepted, Agent, Entry, Extension, Message, Retry, Run, max_turns, tool, truncated
-from perdure._testing.model import ScriptedModel, call
-from perdure.events import ToolFinished
+from perdure import Agent, Extension, Message, Retry, tool
+from perdure.engines import Accepted, Run, max_turns
+from perdure.events import Entry, ToolFinished
+from perdure.testing import ScriptedModel, call
+from perdure.tools import truncated
 
 
 @tool(effect="read")

@@ -6,11 +6,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Permissions, allow, command, path
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
-from perdure._tools.files.history import FileHistory
+from perdure import Agent, Permissions, allow
+from perdure.hosts import SnapshotFolder
+from perdure.permissions import command, path
+from perdure.testing import ScriptedModel, call
+from perdure.tools import FileHistory, coding
 
 TEST = f"{os.path.realpath(sys.executable)} -B -S test_boat.py"  # in the sandbox, /tmp is another folder
 

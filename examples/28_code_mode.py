@@ -3,9 +3,9 @@
 import asyncio
 
 from perdure import Agent, Permissions, deny, tool
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import code_mode
 from perdure.events import ToolFinished
+from perdure.testing import ScriptedModel, call
+from perdure.tools import code_mode
 
 SHIPS = {"Ann": 12, "Bee": 7, "Cod": 31}
 

@@ -4,10 +4,12 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Request, ToolContext, planner, reflect, tool
-from perdure._runtime.shutdown import Shutdown
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, ToolContext, tool
+from perdure.background import Shutdown
+from perdure.engines import planner, reflect
 from perdure.events import AnswerReviewed, PlanMade, RunStarted, ToolFinished
+from perdure.models import Request
+from perdure.testing import ScriptedModel, call
 
 PLAN = """[{"id": "sails", "description": "Order sails"}, {"id": "rope", "description": "Order rope"},
            {"id": "bill", "description": "Add up the bill", "depends_on": ["sails", "rope"]}]"""

@@ -12,11 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from perdure._stores import open_store
-from perdure._work.judging.evals.evaluation import Evaluation
-from perdure._work.judging.evals.page import build_report_page
-from perdure._work.judging.evals.reader import load_dataset
-from perdure._work.judging.evals.report import EvaluationReport
+from perdure.evals import Evaluation, EvaluationReport, build_report_page, load_dataset
+from perdure.stores import open_store
 
 ROOT = Path(__file__).resolve().parent.parent
 QUIZ = ROOT / "examples" / "evals"

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from perdure._core.values.event import EVENTS
+from perdure.events import EVENTS
 from scripts import command_page, exports
 from scripts.docstrings import Field, Symbol, field_line, fields, source_of
 from scripts.reference_for_authors import AUTHOR_PAGES

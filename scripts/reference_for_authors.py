@@ -114,7 +114,7 @@ AUTHOR_PAGES = (
         "extending/models.md",
         "Models and wires",
         "Write a model or a provider. See [how-to/write-a-provider](../../how-to/write-a-provider.md). The wires are "
-        "`perdure._models.wires.openai_chat`, `perdure._models.wires.openai_responses`, "
+        "`perdure.models`, `perdure._models.wires.openai_responses`, "
         "`perdure._models.wires.anthropic`, `perdure._models.wires.gemini` and `perdure._models.wires.bedrock`; each has a `WIRE`.",
         (
             "perdure._core.model.protocol.Model",

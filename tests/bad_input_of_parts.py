@@ -4,53 +4,43 @@ from typing import Any, NamedTuple
 
 from perdure import (
     Agent,
+    ConfigError,
+    Extension,
+    Middleware,
+    PerdureError,
+    SessionNotFound,
+    agent_of,
+    load_config,
+    tool,
+    tools_of,
+)
+from perdure.background import Goal, pursue_goal, resume_goal
+from perdure.context import (
     BufferMemory,
-    CatalogueEntry,
     Command,
     Compaction,
     CompositeMemory,
-    ConfigError,
-    Extension,
-    Goal,
-    Grade,
     LongTermMemory,
-    McpCatalogue,
-    McpServer,
-    McpServers,
     MemoryScope,
     MentionSettings,
-    Middleware,
-    PerdureError,
     Project,
     Prompts,
     Rewrite,
     Role,
-    SessionNotFound,
     ShortCircuit,
     Skill,
     Skills,
     VectorMemory,
     WindowMemory,
-    agent_of,
-    autonomous,
-    chain_of_thought,
-    credentialed,
-    delegation,
-    load_config,
     load_roles,
     load_skills,
-    orchestrator,
-    planner,
-    pursue_goal,
-    reflect,
-    register_engine,
-    resume_goal,
-    subagent,
-    tool,
-    tools_of,
-    until,
 )
-from perdure._testing.model import ScriptedModel
+from perdure.engines import autonomous, chain_of_thought, planner, reflect, register_engine, until
+from perdure.evals import Grade
+from perdure.mcp import CatalogueEntry, McpCatalogue, McpServer, McpServers
+from perdure.permissions import credentialed
+from perdure.testing import ScriptedModel
+from perdure.tools import delegation, orchestrator, subagent
 
 # mypy: ignore-errors
 

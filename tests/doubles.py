@@ -7,12 +7,9 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
-from perdure._core.log.store import Lease, Store
-from perdure._core.tools.tool import Tool, tool
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Entry
-from perdure._core.values.event_class import Event
-from perdure._stores.memory import MemoryStore
+from perdure import StoreError, Tool, tool
+from perdure.events import Entry, Event
+from perdure.stores import Lease, MemoryStore, Store
 
 SECONDS = 30
 """No test waits longer than this for anything; on a loaded machine little is quick."""

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from perdure._core.log.fold import State
-from perdure._core.values.event import (
+from perdure import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure.engines import State
+from perdure.events import (
     AnswerReviewed,
     Compacted,
     Custom,
+    Event,
     InboxAdded,
     InboxResolved,
     LimitReached,
@@ -16,6 +18,8 @@ from perdure._core.values.event import (
     ModelReplied,
     ModelRequested,
     PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
     ReplyDiscarded,
     RunEnded,
     RunResumed,
@@ -24,6 +28,8 @@ from perdure._core.values.event import (
     SessionConfigured,
     SessionImported,
     SkillLoaded,
+    SlotClosed,
+    SlotOpened,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
@@ -32,8 +38,6 @@ from perdure._core.values.event import (
     ValueKept,
     ViewChanged,
 )
-from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened
-from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 
 
 class RandomLog:

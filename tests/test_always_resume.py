@@ -7,7 +7,7 @@ import pytest
 
 from perdure import Agent
 from perdure._core.values import faults
-from perdure._testing.model import ScriptedModel
+from perdure.testing import ScriptedModel
 from tests import always_resume
 
 

@@ -10,103 +10,89 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-import perdure.testing
 import pytest
 
 import perdure
+import perdure.testing
 from perdure import (
-    Accepted,
     Agent,
     Audio,
     Budget,
     Citation,
     Document,
-    Entry,
     Grant,
-    Grants,
-    Halt,
     Image,
     Limits,
     Message,
-    ModelInfo,
-    Nudge,
-    OtelWatcher,
     Outcome,
     Output,
     PerdureError,
     Permissions,
-    Post,
-    Price,
     Retry,
     Session,
     SessionExists,
     SessionNotFound,
     Settings,
-    Skip,
     Text,
     Thinking,
     Toolbox,
     ToolCall,
     ToolResult,
-    Tracer,
-    UnsupportedByStore,
     UsageError,
-    Verdict,
     Video,
-    after,
-    all_of,
     allow,
-    any_of,
-    around,
     ask,
     assistant,
-    auto_continue,
-    before,
-    command,
-    compacted,
     deny,
-    export_session,
-    failover,
-    gated,
-    import_session,
-    log_tool_calls,
+    tool,
+    tool_message,
+    user,
+)
+from perdure.engines import (
+    Accepted,
+    Halt,
+    Nudge,
+    all_of,
+    any_of,
+    auto_continue,
     max_turns,
-    mirror_text,
-    mirror_tool_calls,
     mistakes,
     none_of,
-    observed,
-    open_model,
-    open_store,
-    path,
-    read_trace,
     repeated_calls,
-    replay,
-    retried,
-    set_tool_threads,
-    timed,
-    to_curl,
-    tool,
-    tool_from_schema,
-    tool_message,
-    trace_session,
-    truncated,
-    url,
-    user,
     when_tool_called,
 )
-from perdure._core.values.event import TextDelta
-from perdure._stores.memory import MemoryStore
-from perdure._testing.browser import ScriptedBrowser
-from perdure._testing.cache import assert_cache_stable
-from perdure._testing.clock import FakeClock
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import Reply, ScriptedModel, call, calls, thinking
-from perdure._testing.model_contract import check_model
-from perdure._testing.recorder import Recorder
-from perdure._testing.shell import ScriptedShell
-from perdure._testing.store_contract.suite import check_store
-from perdure._testing.web import ScriptedWeb
+from perdure.events import Entry, TextDelta
+from perdure.models import ModelInfo, Price, compacted, failover, gated, observed, open_model, retried
+from perdure.permissions import Grants, Verdict, command, path, url
+from perdure.stores import MemoryStore, Post, UnsupportedByStore, export_session, import_session, open_store
+from perdure.testing import (
+    FakeClock,
+    MemoryFiles,
+    Recorder,
+    Reply,
+    ScriptedBrowser,
+    ScriptedModel,
+    ScriptedShell,
+    ScriptedWeb,
+    assert_cache_stable,
+    call,
+    calls,
+    check_model,
+    check_store,
+    replay,
+    thinking,
+)
+from perdure.tools import Skip, after, around, before, set_tool_threads, timed, tool_from_schema, truncated
+from perdure.tracing import (
+    OtelWatcher,
+    Tracer,
+    log_tool_calls,
+    mirror_text,
+    mirror_tool_calls,
+    read_trace,
+    to_curl,
+    trace_session,
+)
 from tests.bad_input_of_parts import AGENT_ROWS, PARTS_TABLE, SESSION_ROWS, Bad, Never, bad
 
 # mypy: ignore-errors

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all, later, tool
-from perdure._core.values.error import ConfigError
+from perdure import Agent, ConfigError, Permissions, allow, tool
 from perdure._io.processes.tree import list_descendants
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.shell import ScriptedShell
-from perdure._tools.extensions import coding
+from perdure.permissions import allow_all, later
+from perdure.testing import ScriptedModel, ScriptedShell, call
+from perdure.tools import coding
 
 
 def names(extension) -> list[str]:

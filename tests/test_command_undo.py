@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Agent, allow_all, open_store
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._runtime.maintenance import prune_snapshots
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
-from perdure._tools.files.history import FileHistory
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.tools import exec_tool
+from perdure import Agent
+from perdure.hosts import LocalShell, SnapshotFolder
+from perdure.permissions import allow_all
+from perdure.stores import open_store, prune_snapshots
+from perdure.testing import ScriptedModel, call
+from perdure.tools import FileHistory, coding, exec_tool
 from tests.cli.process import Shell
 
 pytestmark = [pytest.mark.needs("bubblewrap"), pytest.mark.packages("tree_sitter_bash")]
@@ -264,8 +262,8 @@ def test_on_the_command_line_and_in_the_chat_a_removed_folder_comes_back(tmp_pat
     script = tmp_path / "model.py"
     script.write_text(
         "from perdure._cli.main import main\n"
-        "from perdure._models.registry import register\n"
-        "from perdure._testing.model import ScriptedModel, call\n"
+        "from perdure.models import register\n"
+        "from perdure.testing import ScriptedModel, call\n"
         "register('fixed', lambda _: ScriptedModel(call('bash', command='rm -rf src run.sh'), 'Removed.'))\n"
         "main()\n"
     )

@@ -5,23 +5,19 @@ import sys
 
 import pytest
 
-from perdure import Agent, Limits, Permissions, later
-from perdure._config.error import BadConfig
-from perdure._config.load import load_config
-from perdure._config.trusted import TrustedFiles
-from perdure._context.role import Role
+from perdure import Agent, BadConfig, ConfigError, Limits, Permissions, load_config
 from perdure._core.run.spec import get_engine_name
-from perdure._core.values.error import ConfigError
-from perdure._testing.model import ScriptedModel
-from perdure._tools.people import post_to_inbox
-from perdure._work.memory.long_term import LongTermMemory
+from perdure.context import LongTermMemory, Role, TrustedFiles
+from perdure.permissions import later
+from perdure.testing import ScriptedModel
+from perdure.tools import post_to_inbox
 
 WHOLE = """\
 model = "demo"
 name = "mate"
 description = "Helps on deck."
 instructions_file = "instructions.md"
-tools = ["perdure._tools.people:post_to_inbox"]
+tools = ["perdure.tools:post_to_inbox"]
 store = "sqlite:kept/sessions.db"
 workdir = "deck"
 project = true
@@ -191,7 +187,7 @@ def test_what_goes_wrong_when_the_agent_is_made_has_its_line_too(write):
     for text, line in (
         ('\nmodel = "no such provider"\n', 2),
         (
-            ('model = "demo"\ntools = [\n "perdure._tools.people:post_to_inbox",\n "no_such_module:x",\n]\n'),
+            ('model = "demo"\ntools = [\n "perdure.tools:post_to_inbox",\n "no_such_module:x",\n]\n'),
             2,
         ),
         ('model = "demo"\n[compaction]\n\nmodel = "no such provider"\n', 4),
@@ -307,7 +303,8 @@ def test_trust_covers_the_file_of_a_tool_and_what_was_read_is_imported(write, fo
 
 
 OWN_ENGINE = """
-from perdure import Extension, react, register_engine
+from perdure import Extension
+from perdure.engines import react, register_engine
 
 
 async def watchful(run):
@@ -377,7 +374,7 @@ large_results = 8000
 short_results = true
 history = true
 notebook = true
-imports = ["perdure._tools.extensions:history"]
+imports = ["perdure.tools:history"]
 
 [vault]
 environment = "SHIP_"
@@ -389,7 +386,7 @@ async def test_an_agent_can_be_given_bundles_secrets_and_files(write, folder, mo
     monkeypatch.setenv("SHIP_RADIO", "hush-hush-1")
     (folder / "secrets.json").write_text('{"engine": "hush-hush-2"}', encoding="utf-8")
     (folder / "secrets.json").chmod(0o600)
-    text = EQUIPPED.replace('imports = ["perdure._tools.extensions:history"]\n', "")
+    text = EQUIPPED.replace('imports = ["perdure.tools:history"]\n', "")
     agent = load_config(write(text), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["large_results", "short_results", "history", "notebook"]
     assert agent.mentions is not None
@@ -410,7 +407,7 @@ async def test_an_agent_can_be_given_a_memory(write, folder):
 @pytest.mark.packages("pydantic_monty")
 def test_an_agent_can_be_given_tool_search_and_code_mode(write):
     text = 'model = "demo"\n[extensions]\ncode_mode = true\ntool_search = 5\n'
-    text += 'imports = ["perdure._tools.extensions:history"]'
+    text += 'imports = ["perdure.tools:history"]'
     agent = load_config(write(text), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["history", "tool_search", "code_mode"]
     agent = load_config(write('model = "demo"\n[extensions]\ntool_search = true'), trusted=True).agent()
@@ -418,9 +415,7 @@ def test_an_agent_can_be_given_tool_search_and_code_mode(write):
 
 
 def test_an_extension_may_be_imported_or_made_by_a_function(write):
-    agent = load_config(
-        write('model = "demo"\n[extensions]\nimports = ["perdure._tools.extensions:history"]'), trusted=True
-    )
+    agent = load_config(write('model = "demo"\n[extensions]\nimports = ["perdure.tools:history"]'), trusted=True)
     assert [each.name for each in agent.agent().extensions] == ["history"]
 
 
@@ -469,7 +464,7 @@ def test_without_a_store_sessions_are_kept_in_memory(write):
 
 @pytest.mark.packages("mcp")
 def test_the_servers_of_the_file_are_an_extension_between_imports_and_search(write):
-    text = 'model = "demo"\n[extensions]\ntool_search = true\nimports = ["perdure._tools.extensions:history"]\n'
+    text = 'model = "demo"\n[extensions]\ntool_search = true\nimports = ["perdure.tools:history"]\n'
     servers = '[mcp.servers.charts]\ncommand = "charts"\n'
     agent = load_config(write(f"{text}{servers}"), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["history", "mcp", "tool_search"]
@@ -478,7 +473,7 @@ def test_the_servers_of_the_file_are_an_extension_between_imports_and_search(wri
 
 
 def test_memory_comes_before_what_is_imported(write):
-    text = '[memory]\nfile = "m.db"\n[extensions]\nnotebook = true\nimports = ["perdure._tools.extensions:history"]'
+    text = '[memory]\nfile = "m.db"\n[extensions]\nnotebook = true\nimports = ["perdure.tools:history"]'
     agent = load_config(write(f'model = "demo"\n{text}'), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["notebook", "memory", "history"]
 

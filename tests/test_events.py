@@ -1,8 +1,8 @@
 """`perdure.events`: the public place of every event."""
 
 import perdure.events
-from perdure._core.values.event import EVENTS, Entry, ModelEvent, PlannedTask
-from perdure._core.values.event_class import Event
+from perdure._core.values.event import PlannedTask
+from perdure.events import EVENTS, Entry, Event, ModelEvent
 
 
 def test_every_event_is_public():

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, tool
-from perdure._core.tools.tool import ToolOutput
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import ViewChanged
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import history, large_results, notebook, short_results
+from perdure import Agent, ConfigError, ToolOutput, tool
+from perdure.events import ViewChanged
+from perdure.testing import ScriptedModel, call
+from perdure.tools import history, large_results, notebook, short_results
 from tests.doubles import log_of, of
 
 

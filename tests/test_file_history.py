@@ -5,13 +5,12 @@ import os
 
 import pytest
 
-from perdure import Agent, allow_all, orchestrator
-from perdure._core.values.error import ConfigError
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
-from perdure._tools.files.history import FileHistory
+from perdure import Agent, ConfigError
 from perdure._tools.files.records import FileAccessRecord
+from perdure.hosts import SnapshotFolder
+from perdure.permissions import allow_all
+from perdure.testing import ScriptedModel, call
+from perdure.tools import FileHistory, coding, orchestrator
 from tests.doubles import list_open_below
 
 
@@ -83,7 +82,7 @@ async def test_runs_are_undone_one_after_another_and_redone_in_reverse(history, 
 
 
 async def test_commands_that_may_have_changed_files_are_listed_by_run(tmp_path):
-    from perdure._testing.shell import ScriptedShell
+    from perdure.testing import ScriptedShell
 
     model = ScriptedModel(
         call("bash", command="ls && cat x"), call("bash", command="ls && make"), "First.",

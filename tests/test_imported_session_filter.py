@@ -2,8 +2,16 @@
 
 import pytest
 
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import (
+from perdure import ConfigError, Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure._runtime.transfer import (
+    ENDING_IMPORTED,
+    MAX_DEPTH,
+    MAX_NUMBER,
+    MAX_PATH_LENGTH,
+    reduce_to_conversation,
+    renumber_entries,
+)
+from perdure.events import (
     Compacted,
     Custom,
     Entry,
@@ -20,15 +28,6 @@ from perdure._core.values.event import (
     ToolStarted,
     Unknown,
     ViewChanged,
-)
-from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure._runtime.transfer import (
-    ENDING_IMPORTED,
-    MAX_DEPTH,
-    MAX_NUMBER,
-    MAX_PATH_LENGTH,
-    reduce_to_conversation,
-    renumber_entries,
 )
 
 DIGEST = "0123456789abcdef" * 4

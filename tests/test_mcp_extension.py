@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, McpServer, Permissions, allow, deny, later, tool
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import ToolProgress
-from perdure._core.values.message import Status
+from perdure import Agent, ConfigError, Limits, Permissions, Status, allow, deny, tool
 from perdure._mcp import servers as mcp_extension
-from perdure._mcp.servers import McpServers
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import ToolProgress
+from perdure.mcp import McpServer, McpServers
+from perdure.permissions import later
+from perdure.testing import ScriptedModel, call
 
 pytestmark = pytest.mark.packages("mcp")
 pytest.importorskip("mcp")
@@ -385,7 +384,7 @@ async def test_an_allowed_tool_of_a_server_that_is_down_is_missed_when_it_is_cal
 
 @pytest.mark.packages("pydantic_monty")
 async def test_programs_and_catalogues_of_tools_have_those_of_servers():
-    from perdure._tools.extensions import code_mode, tool_search
+    from perdure.tools import code_mode, tool_search
 
     servers = connect("kind", permission=False)
     search = ScriptedModel(call("load_tools", query="echo a text"), ECHO, "done")

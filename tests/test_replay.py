@@ -7,35 +7,31 @@ import pytest
 
 from perdure import (
     Agent,
+    Image,
     Limits,
+    Outcome,
     Permissions,
     ProviderDown,
     RateLimited,
     Retry,
     SessionNotFound,
     Settings,
+    Status,
     StoreError,
+    Text,
+    Thinking,
     ToolContext,
     Usage,
     UsageError,
-    Verdict,
     allow,
-    around,
-    auto_continue,
-    before,
+    assistant,
     deny,
-    failover,
-    retried,
     tool,
-    truncated,
     user,
 )
-from perdure._core.permission.gate import later
-from perdure._core.permission.grants import Grants
-from perdure._core.run.loop import react, run_turn
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.stop import max_turns
-from perdure._core.values.event import (
+from perdure._work.replay.differences import describe_event
+from perdure.engines import auto_continue, max_turns, react, run_turn
+from perdure.events import (
     AutoContinued,
     Compacted,
     CompactionStarted,
@@ -58,12 +54,11 @@ from perdure._core.values.event import (
     UsageReported,
     ViewChanged,
 )
-from perdure._core.values.message import Image, Status, Text, Thinking, assistant
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls, pause
-from perdure._work.replay.differences import Divergence, describe_event
-from perdure._work.replay.replay import Source, replay
+from perdure.models import failover, retried
+from perdure.permissions import Grants, Verdict, later
+from perdure.stores import MemoryStore
+from perdure.testing import Divergence, FakeClock, Reply, ScriptedModel, Source, call, calls, pause, replay
+from perdure.tools import around, before, truncated
 
 pytestmark = pytest.mark.resumed
 
@@ -408,7 +403,7 @@ async def test_other_instructions_are_a_divergence_at_the_first_request():
 
 
 async def test_a_document_that_tells_the_instructions_shows_what_has_changed_in_them():
-    from perdure._runtime.transfer import export_session
+    from perdure.stores import export_session
 
     agent = await recorded(Agent(two_turns(), tools=[depth], instructions="Be brief.\nBe kind."))
     document = await export_session(agent.store, "s", prefixes=(await replay(agent, "s")).prefixes)

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from perdure import Agent, ConfigError, EntryTooNew, SessionNotFound, tool
+from perdure import Agent, ConfigError, Image, PromptPrefix, SessionBusy, SessionExists, SessionNotFound, tool, user
 from perdure._core.log.codec import UPCASTERS
-from perdure._core.log.store import Lease
-from perdure._core.values.error import SessionBusy, SessionExists
-from perdure._core.values.event import Entry, MessageAdded, RunStarted, SessionImported
-from perdure._core.values.message import Image, user
-from perdure._runtime.transfer import FORMAT, ImportReport, PromptPrefix, export_session, import_session, read_document
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
+from perdure._runtime.transfer import FORMAT
+from perdure.events import Entry, MessageAdded, RunStarted, SessionImported
+from perdure.stores import EntryTooNew, ImportReport, Lease, MemoryStore, export_session, import_session, read_document
+from perdure.testing import FakeClock, ScriptedModel, call
 
 pytestmark = pytest.mark.resumed
 

@@ -9,27 +9,16 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    Compaction,
-    Permissions,
-    Session,
-    ShuttingDown,
-    ToolContext,
-    UsageError,
-    later,
-    react,
-    tool,
-)
-from perdure._core.log.fold import fold_entries
-from perdure._core.log.store import Post, Store
-from perdure._core.values.event import ReplyFinished, RunEnded, RunWaiting, TextDelta, ToolFinished
-from perdure._core.values.event_class import QuestionAsked
-from perdure._runtime.shutdown import Shutdown, SignalHandlers
-from perdure._runtime.subagents.delegation import orchestrator
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, calls, pause
-from perdure._testing.recorder import Recorder
+from perdure import Agent, Permissions, Session, ShuttingDown, ToolContext, UsageError, tool
+from perdure._runtime.shutdown import SignalHandlers
+from perdure.background import Shutdown
+from perdure.context import Compaction
+from perdure.engines import fold_entries, react
+from perdure.events import QuestionAsked, ReplyFinished, RunEnded, RunWaiting, TextDelta, ToolFinished
+from perdure.permissions import later
+from perdure.stores import MemoryStore, Post, Store
+from perdure.testing import Recorder, ScriptedModel, call, calls, pause
+from perdure.tools import orchestrator
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 

@@ -7,36 +7,24 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    ConfigError,
-    Permissions,
-    StoreError,
-    ToolContext,
+from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, tool
+from perdure._runtime.maintenance import delete_sessions, list_expendable_sessions, list_snapshot_digests
+from perdure._tools.files.records import FileAccessRecord
+from perdure.events import Custom, Entry
+from perdure.hosts import SnapshotFolder
+from perdure.permissions import allow_all, later
+from perdure.stores import (
+    MemoryStore,
+    StoreSize,
     UnsupportedByStore,
-    allow_all,
-    later,
     open_store,
-    tool,
-)
-from perdure._core.log.store import StoreSize
-from perdure._core.values.event import Custom, Entry
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._runtime.maintenance import (
-    delete_sessions,
-    list_expendable_sessions,
-    list_snapshot_digests,
     prune,
     prune_snapshots,
     require_maintainable_store,
     restore,
 )
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
-from perdure._tools.files.history import FileHistory
-from perdure._tools.files.records import FileAccessRecord
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.tools import FileHistory, coding
 
 DAY = 86_400.0
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from perdure._core.values.message import Message, Text, ToolCall, ToolResult
+from perdure import Message, Text, ToolCall, ToolResult
 
 _WELL_FORMED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from perdure import Agent
-from perdure._models.registry import openai_compatible
+from perdure.models import openai_compatible
 
 TICK_SECONDS = 0.005
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.contestant import PROMPT, Contestant, add, hear
-from perdure import Agent, Entry, Limits, tool
-from perdure._core.values.event import TextDelta
-from perdure._models.registry import openai_compatible
+from perdure import Agent, Limits, tool
+from perdure.events import Entry, TextDelta
+from perdure.models import openai_compatible
 
 ADD = tool(add)
 
@@ -52,16 +52,16 @@ async def prepare(base_url: str, folder: Path, **options: Any) -> Contestant:
 
 async def prepare_traced(base_url: str, folder: Path) -> Contestant:
     """Prepare agents with a tracer in memory."""
-    from perdure._tools.extensions import tracing
-    from perdure._tracing.collect.tracer import Tracer
+    from perdure.tools import tracing
+    from perdure.tracing import Tracer
 
     return await prepare(base_url, folder, extensions=[tracing(Tracer())])
 
 
 async def prepare_traced_to_a_file(base_url: str, folder: Path) -> Contestant:
     """Prepare agents with a tracer that writes lines."""
-    from perdure._tools.extensions import tracing
-    from perdure._tracing.collect.tracer import Tracer
+    from perdure.tools import tracing
+    from perdure.tracing import Tracer
 
     tracer = Tracer(write=str(folder / "trace.jsonl"))
     prepared = await prepare(base_url, folder, extensions=[tracing(tracer)])

@@ -10,8 +10,9 @@ import operator
 import re
 from collections.abc import Callable
 
-from perdure import Agent, Limits, Price, Request, ToolCall, ToolContext, ToolError, Usage, tool
-from perdure._testing.model import Reply, ScriptedModel, call
+from perdure import Agent, Limits, ToolCall, ToolContext, ToolError, Usage, tool
+from perdure.models import Price, Request
+from perdure.testing import Reply, ScriptedModel, call
 
 CAPITALS = {
     "France": "Paris",

@@ -112,7 +112,7 @@ def slow(sync: Callable[[int], None]) -> Callable[[int], None]:
 async def append_often(recorder: Recorder, folder: str) -> list[Passed]:
     """Append events with a sync, one by one, and return what each passed."""
     from perdure import Agent, events
-    from perdure._testing.model import ScriptedModel
+    from perdure.testing import ScriptedModel
 
     kind: Any = getattr(events, "CustomEvent", None) or events.Custom
     found: list[Passed] = []

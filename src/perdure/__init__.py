@@ -2,64 +2,54 @@
 
     from perdure import Agent, tool
 
-Names are imported when they are first used; importing the package runs nothing. `__init__.pyi` has the same table for
-type checkers: `python -m scripts.exports` writes it.
+For everybody: what builds, runs and reads agents. Other modules beside this one have what fewer people need; everything
+below a name with an underscore is internal. Names are imported when they are first used.
 """
 
+from ._facade import export
+
 NAMES_BY_MODULE = {
-    "._version": ("__version__",),
-    ".config": (
-        "BadConfig",
-        "Config",
-        "load_config",
-    ),
-    ".context.compaction": ("Compaction",),
-    ".context.directives": (
-        "Command",
-        "CommandContext",
-        "CommandFailed",
-        "MentionSettings",
-        "Rewrite",
-        "ShortCircuit",
-    ),
-    ".context.project_instructions": ("Project",),
-    ".context.prompt_version_files": ("Prompts",),
-    ".context.agent_role": ("Role",),
-    ".context.role_files": ("load_roles",),
-    ".context.skills": (
-        "Skill",
-        "Skills",
-        "load_skills",
-    ),
-    ".context.compaction_strategies": ("keep_recent",),
-    ".core.auto_continue": ("auto_continue",),
-    ".core.shared_budget": ("Budget",),
-    ".core.display_slot": (
-        "Askable",
-        "Showable",
-    ),
-    ".core.error": (
+    "._config.error": ("BadConfig",),
+    "._config.load": ("Config", "Trusted", "load_config"),
+    "._config.mcp_servers": ("load_mcp_servers",),
+    "._context.directives.commands": ("CommandContext", "SessionControls"),
+    "._core.log.past_runs": ("RunStep", "ToolCallRecord"),
+    "._core.model.budget": ("Budget",),
+    "._core.model.cache": ("CacheReport", "PrefixChange"),
+    "._core.model.protocol": ("OutputSpec", "Settings"),
+    "._core.people.inbox": ("InboxItem",),
+    "._core.permission.gate": ("Permissions",),
+    "._core.permission.grants": ("Grant",),
+    "._core.permission.rules": ("allow", "ask", "deny"),
+    "._core.run.outcome": ("Outcome",),
+    "._core.run.spec": ("Retry", "RunOptions"),
+    "._core.run.stop": ("Limits",),
+    "._core.schema.parameters": ("Parameters",),
+    "._core.schema.problems": ("Invalid", "Problem"),
+    "._core.tools.context": ("ToolContext",),
+    "._core.tools.slots": ("ToolDisplaySlots",),
+    "._core.tools.tool": ("Tool", "ToolOptions", "ToolOutput", "tool"),
+    "._core.tools.toolbox": ("Toolbox",),
+    "._core.values.error": (
         "AllModelsFailed",
         "AuthFailed",
         "BadRequest",
         "ConfigError",
-        "Conflict",
+        "ContentRefused",
         "ContextOverflow",
+        "EffectNotStarted",
         "EffectUnknown",
         "EmptyReply",
-        "Fenced",
         "InvalidOutput",
+        "LimitExceeded",
         "MiddlewareFailed",
         "ModelError",
         "NotAnswered",
-        "EffectNotStarted",
-        "LimitExceeded",
         "OutOfBudget",
         "PerdureError",
         "ProviderDown",
         "QuotaSpent",
         "RateLimited",
-        "ContentRefused",
         "ReplyCutOff",
         "SessionBusy",
         "SessionExists",
@@ -67,26 +57,12 @@ NAMES_BY_MODULE = {
         "ShuttingDown",
         "StoreError",
         "ToolError",
-        "EntryTooNew",
-        "UnsupportedByStore",
         "UsageError",
     ),
-    ".core.event": (
-        "Entry",
-        "Event",
-        "QuestionAsked",
-    ),
-    ".core.inbox": ("InboxItem",),
-    ".core.loop": ("react",),
-    ".engines": ("register_engine",),
-    ".engines.autonomous_engine": ("autonomous",),
-    ".engines.chain_of_thought_engine": ("chain_of_thought",),
-    ".engines.passthrough_engine": ("passthrough",),
-    ".engines.planner_engine": ("planner",),
-    ".engines.reflect_engine": ("reflect",),
-    ".core.message": (
+    "._core.values.message": (
         "Audio",
         "Citation",
+        "Content",
         "Document",
         "Image",
         "Message",
@@ -96,181 +72,31 @@ NAMES_BY_MODULE = {
         "Thinking",
         "ToolCall",
         "ToolResult",
+        "UNCERTAIN_STATUSES",
         "Usage",
         "Video",
         "assistant",
         "tool_message",
         "user",
     ),
-    ".core.model": (
-        "Model",
-        "ModelInfo",
-        "OutputSpec",
-        "Price",
-        "Request",
-        "Settings",
-    ),
-    ".core.outcome": ("Outcome",),
-    ".core.permissions": (
-        "Explanation",
-        "Grant",
-        "Grants",
-        "Offer",
-        "PermissionRequest",
-        "Permissions",
-        "Verdict",
-        "allow",
-        "allow_all",
-        "ask",
-        "deny",
-        "deny_all",
-        "later",
-    ),
-    ".core.prompt_cache_misses": ("CacheReport",),
-    ".core.run": (
-        "Accepted",
-        "Retry",
-        "Run",
-    ),
-    ".core.stop_conditions": (
-        "Halt",
-        "Limits",
-        "Nudge",
-        "Step",
-        "all_of",
-        "any_of",
-        "max_turns",
-        "mistakes",
-        "none_of",
-        "repeated_calls",
-        "when_tool_called",
-    ),
-    ".core.store": (
-        "Hit",
-        "InterruptedSession",
-        "Post",
-        "SessionInfo",
-    ),
-    ".core.permission_target": (
-        "CommandTarget",
-        "PathTarget",
-        "UrlTarget",
-        "command",
-        "path",
-        "url",
-    ),
-    ".core.thread_pool": ("set_tool_threads",),
-    ".core.tool": (
-        "Skip",
-        "Tool",
-        "ToolOutput",
-        "tool",
-        "tool_from_schema",
-    ),
-    ".core.tool_context": ("ToolContext",),
-    ".core.toolbox": ("Toolbox",),
-    ".core.failover": ("failover",),
-    ".core.model_and_tool_wrappers": (
-        "after",
-        "around",
-        "before",
-        "compacted",
-        "gated",
-        "observed",
-        "retried",
-        "timed",
-        "truncated",
-    ),
-    ".credentials": ("credentialed",),
-    ".goals.goal": ("Goal",),
-    ".goals.goal_pursuit": (
-        "pursue_goal",
-        "resume_goal",
-    ),
-    ".goals.until_engine": ("until",),
-    ".grading.evidence": ("Evidence",),
-    ".grading.grade": ("Grade",),
-    ".models": ("open_model",),
-    ".replaying.replay": (
-        "Divergence",
-        "ReplayReport",
-        "replay",
-    ),
-    ".runtime.agent": ("Agent",),
-    ".runtime.class_agent": (
-        "agent_of",
-        "tools_of",
-    ),
-    ".mcp.server_settings": ("McpServer",),
-    ".mcp_catalogue": (
-        "CatalogueEntry",
-        "McpCatalogue",
-    ),
-    ".mcp_extension": ("McpServers",),
-    ".memory.embedder": ("Embedder",),
-    ".memory.history_processors": (
-        "BufferMemory",
-        "CompositeMemory",
-        "WindowMemory",
-    ),
-    ".memory.long_term_memory": ("LongTermMemory",),
-    ".memory.memory_json_lines": ("MemoryImportReport",),
-    ".memory.memory_record": (
-        "MemoryHit",
-        "MemoryRecord",
-        "MemoryScope",
-    ),
-    ".memory.vector_memory": ("VectorMemory",),
-    ".runtime.extension": ("Extension",),
-    ".runtime.middleware": ("Middleware",),
-    ".runtime.output": ("Output",),
-    ".runtime.session": ("Session",),
-    ".runtime.stream": ("RunStream",),
-    ".runtime.subagents.subagent_tool": (
-        "SubagentContext",
-        "subagent",
-    ),
-    ".runtime.subagents.delegation_tools": (
-        "delegation",
-        "orchestrator",
-    ),
-    ".imported_session_filter": ("ImportReport",),
-    ".session_transfer": (
-        "export_session",
-        "import_session",
-    ),
-    ".stores": ("open_store",),
-    ".tracing.curl_command": ("to_curl",),
-    ".tracing.otel_watcher": ("OtelWatcher",),
-    ".tracing.trace": (
-        "Trace",
-        "read_trace",
-        "trace_session",
-    ),
-    ".tracing.tracer": ("Tracer",),
-    ".tracing.printing_watchers": (
-        "log_tool_calls",
-        "mirror_text",
-        "mirror_tool_calls",
-    ),
+    "._core.values.provenance": ("list_message_sources",),
+    "._core.watch": ("Subscription", "WatcherStats"),
+    "._runtime.agent.agent": ("Agent",),
+    "._runtime.agent.class_agent": ("agent_of", "tools_of"),
+    "._runtime.agent.extension": ("Extension", "Lifespan"),
+    "._runtime.agent.middleware": ("Middleware", "RunMiddleware", "TurnMiddleware"),
+    "._runtime.agent.output": ("Output",),
+    "._runtime.agent.overrides": ("ChooseOverrides", "Overrides"),
+    "._runtime.agent.spec": ("AgentSpec",),
+    "._runtime.session.report": ("MessageCounts", "SessionUsage", "StampedMessage"),
+    "._runtime.session.session": ("Session",),
+    "._runtime.session.slots": ("SessionDisplay",),
+    "._runtime.session.stored": ("StoredSession",),
+    "._runtime.session.stream": ("RunStream",),
+    "._runtime.subagents.tool": ("SubagentContext",),
+    "._runtime.transfer": ("PromptPrefix",),
+    "._version": ("__version__",),
 }
 """The public names, by the module that defines them."""
 
-_MODULE_BY_NAME = {name: module for module, names in NAMES_BY_MODULE.items() for name in names}
-
-__all__ = [*sorted(_MODULE_BY_NAME)]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll] - the names of the table
-
-
-def __getattr__(name: str) -> object:
-    module = _MODULE_BY_NAME.get(name)
-    if module is None:
-        raise AttributeError(f"module 'perdure' has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(module, __name__), name)
-    globals()[name] = value  # so that the next use does not call this function
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = export(__name__, NAMES_BY_MODULE)

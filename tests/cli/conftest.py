@@ -7,7 +7,7 @@ import pytest
 
 from perdure import Agent, ToolContext, tool
 from perdure._cli.main import root_command
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 from scripts.json_outputs import OUTPUTS, list_problems
 from tests.cli.process import Shell
 from tests.cli.stand_ins import HOSTILE

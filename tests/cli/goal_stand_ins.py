@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from perdure._cli.main import main
-from perdure._models.registry import register
+from perdure.models import register
 from tests.goals.roles import ScriptedRoles, verdict
 
 

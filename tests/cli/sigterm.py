@@ -19,18 +19,16 @@ from unittest import mock
 
 import msgspec
 
-from perdure import Agent, ToolContext, open_store, tool
+from perdure import Agent, Status, ToolContext, tool
 from perdure._cli.run import assembly as equipment
 from perdure._cli.run import session as drive
 from perdure._cli.run.options import AgentOptions, RunCommandOptions
 from perdure._core.log.codec import decode_event, encode_event
-from perdure._core.log.fold import fold_entries
-from perdure._core.log.store import Store
-from perdure._core.values.event import ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Status
-from perdure._models.registry import register
-from perdure._testing.model import ScriptedModel
+from perdure.engines import fold_entries
+from perdure.events import Event, ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
+from perdure.models import register
+from perdure.stores import Store, open_store
+from perdure.testing import ScriptedModel
 from tests.faults.zygote import Bell, Nursery, nursery
 from tests.transcript import assert_valid
 
@@ -203,7 +201,7 @@ class Trial:
 
 def events_as_entries(events: list[Event]):
     """As `fold_entries` takes them."""
-    from perdure._core.values.event import Entry
+    from perdure.events import Entry
 
     return [Entry(seq, 0.0, event) for seq, event in enumerate(events, 1)]
 

@@ -7,17 +7,14 @@ import time
 from typing import Any
 from unittest import mock
 
+from perdure import ProviderDown, Text, ToolContext, assistant, tool
 from perdure._cli.main import main
 from perdure._cli.run import assembly as equipment
 from perdure._cli.terminal import signals
-from perdure._core.tools.context import ToolContext
-from perdure._core.tools.tool import tool
-from perdure._core.values.error import ProviderDown
-from perdure._core.values.event import ReplyFinished, TextDelta, ToolCallDelta
-from perdure._core.values.message import Text, assistant
-from perdure._models.registry import register
-from perdure._people.kinds import Choice, Confirm, Option, Table
-from perdure._tools.basic import basic_tools
+from perdure.events import ReplyFinished, TextDelta, ToolCallDelta
+from perdure.models import register
+from perdure.people import Choice, Confirm, Option, Table
+from perdure.tools import basic_tools
 
 LOADED_SECONDS = 5.0
 """What a loaded machine may need to store the end of a run, instead of half a second."""

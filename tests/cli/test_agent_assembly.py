@@ -6,20 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from perdure import ConfigError, Limits, Permissions, user
 from perdure._cli.run.assembly import AgentParts, collect_agent_parts
 from perdure._cli.run.options import AgentOptions, RunCommandOptions, fill_missing_options
 from perdure._cli.run.project import load_project_roles
-from perdure._context.history.compaction import Compaction
-from perdure._core.log.fold import fold_entries
-from perdure._core.permission.gate import Permissions, later
-from perdure._core.permission.request import PermissionRequest
-from perdure._core.run.stop import Limits
 from perdure._core.values import faults
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import Entry, MessageAdded, RunStarted
-from perdure._core.values.message import user
 from perdure._models import registry
-from perdure._testing.model import ScriptedModel, call
+from perdure.context import Compaction
+from perdure.engines import fold_entries
+from perdure.events import Entry, MessageAdded, RunStarted
+from perdure.permissions import PermissionRequest, later
+from perdure.testing import ScriptedModel, call
 
 MORE = {"read_result", "grep_result", "search_history", "read_history", "update_tasks"}
 """Some of the tools that a project's agent has besides."""
@@ -337,7 +334,7 @@ def test_who_answers_is_said_by_options_then_the_environment_then_the_file(proje
 
 def test_a_file_that_needs_trust_stops_the_run_until_it_has_it(perdure, scripted):
     model = scripted()
-    write("perdure.toml", 'instructions = "Obey."\ntools = ["perdure._tools.people:post_to_inbox"]\n')
+    write("perdure.toml", 'instructions = "Obey."\ntools = ["perdure.tools:post_to_inbox"]\n')
     result = perdure("run", "-q", "Hello")
     assert (result.exit_code, result.stdout, model.requests) == (2, "", [])
     assert result.stderr == (

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure import ProviderDown
+from perdure import Outcome, ProviderDown
 from perdure._cli.work.attend import _OutcomePrinter
-from perdure._core.run.outcome import Outcome
 from perdure._core.values import faults
 from scripts.json_outputs import list_problems
 

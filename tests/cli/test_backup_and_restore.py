@@ -9,8 +9,8 @@ import pytest
 
 WRITER = """
 import asyncio, sys
-from perdure import open_store
-from perdure._core.values.event import Custom, Entry
+from perdure.stores import open_store
+from perdure.events import Custom, Entry
 
 async def main():
     store = open_store(sys.argv[1])

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from perdure import BadConfig, load_config
 from perdure._cli.services.config import load_trust_record
-from perdure._config.error import BadConfig
-from perdure._config.load import load_config
 
 TEXT = """\
 model = "demo"
-tools = ["perdure._tools.people:post_to_inbox"]
+tools = ["perdure.tools:post_to_inbox"]
 
 [mcp.servers.tides]
 url = "https://tides.example"
@@ -68,7 +67,7 @@ def test_what_a_file_says_is_shown_and_no_secret(perdure, file):
     for options in ((), ("--json",)):
         result = perdure("config", "show", *options)
         shown = json.loads(result.stdout)
-        assert shown["tools"] == ["perdure._tools.people:post_to_inbox"]
+        assert shown["tools"] == ["perdure.tools:post_to_inbox"]
         assert shown["mcp"]["tides"]["headers"] == {"Authorization": "Bearer ${TIDES_TOKEN}"}
         assert "s3cret" not in result.output
 
@@ -79,7 +78,7 @@ def test_a_file_is_trusted_as_it_is_now(perdure, file):
     result = perdure("trust", "--yes", "perdure.toml")
     assert result.exit_code == 0
     shown = "".join([row[2:] if row.startswith(": ") else f"\n{row}" for row in result.stdout.splitlines()])
-    assert '| 1 of 3, "tools": "imports code: [\\"perdure._tools.people:post_to_inbox\\"]"' in shown
+    assert '| 1 of 3, "tools": "imports code: [\\"perdure.tools:post_to_inbox\\"]"' in shown
     assert '| 2 of 3, "mcp.servers": "starts programs' in shown
     assert load_config(file, trusted=load_trust_record()).trusted
     assert "needs to be trusted" not in perdure("config", "check").output

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from perdure import AuthFailed
 from perdure._cli.services import doctor
-from perdure._core.values.error import AuthFailed
-from perdure._models.registry import register
+from perdure.models import register
 
 
 @pytest.fixture

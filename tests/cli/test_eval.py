@@ -43,7 +43,7 @@ import asyncio
 from pathlib import Path
 
 from perdure import Agent, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 
 
 @tool(effect="at_most_once")

@@ -9,7 +9,7 @@ import pytest
 
 from perdure import Agent
 from perdure._cli.work.eval_run import EvaluationSignals, list_given_options
-from perdure._testing.model import ScriptedModel, pause
+from perdure.testing import ScriptedModel, pause
 
 
 @click.command()

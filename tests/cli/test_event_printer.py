@@ -2,10 +2,11 @@
 
 import pytest
 
+from perdure import Citation, Status, Text, ToolCall, ToolResult, assistant, user
 from perdure._cli.terminal.output import TerminalOutput
 from perdure._cli.terminal.printer import TerminalScreen, format_tool_result
 from perdure._cli.terminal.screen import CUT_OFF
-from perdure._core.values.event import (
+from perdure.events import (
     Compacted,
     ErrorRaised,
     FailedOver,
@@ -15,14 +16,14 @@ from perdure._core.values.event import (
     ReplyDiscarded,
     RetryScheduled,
     SkillLoaded,
+    SlotOpened,
+    SlotUpdated,
     TextDelta,
     ToolFinished,
     ToolStarted,
     TurnStarted,
     ValueKept,
 )
-from perdure._core.values.event_class import SlotOpened, SlotUpdated
-from perdure._core.values.message import Citation, Status, Text, ToolCall, ToolResult, assistant, user
 
 
 @pytest.fixture

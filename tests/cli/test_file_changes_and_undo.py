@@ -7,11 +7,12 @@ import shutil
 
 import pytest
 
-from perdure import Agent, allow_all
-from perdure._io.files.snapshots import SnapshotFolder
+from perdure import Agent
 from perdure._models import registry
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
+from perdure.hosts import SnapshotFolder
+from perdure.permissions import allow_all
+from perdure.testing import ScriptedModel, call
+from perdure.tools import coding
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 
 from perdure import ProviderDown
 from perdure._cli.run.assembly import AgentParts
-from perdure._models.registry import register
-from perdure._testing.model import call
-from perdure._work.goals.worktree import prepare_worktree
+from perdure.background import prepare_worktree
+from perdure.models import register
+from perdure.testing import call
 from tests.cli.process import PATIENCE, await_text
 from tests.goals.roles import ScriptedRoles, verdict
 from tests.reviewing.conftest import git

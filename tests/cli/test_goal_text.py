@@ -5,11 +5,9 @@ import time
 
 import pytest
 
+from perdure import Usage
 from perdure._cli.work.goal_text import EXIT_CODES, encode_goal, format_goal, format_goal_row
-from perdure._core.values.message import Usage
-from perdure._work.goals.events import VerdictGiven
-from perdure._work.goals.goal import ChecklistItem, Goal
-from perdure._work.goals.record import GoalIteration, GoalRecord
+from perdure.background import ChecklistItem, Goal, GoalIteration, GoalRecord, VerdictGiven
 
 ITEMS = (
     ChecklistItem("1", "The hull is tight.", done=True, evidence="no water\nno rot", progress=90),

@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from perdure import Agent, ToolContext, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 from tests.cli.stand_ins import HOSTILE
 
 NAME = f"id{HOSTILE.strip()}\n\x1b[2Kfake"

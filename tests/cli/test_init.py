@@ -10,8 +10,8 @@ import pytest
 
 from perdure._cli.run.init import FILES
 from perdure._models.catalogue.providers import PROVIDERS
-from perdure._models.registry import register
-from perdure._testing.model import ScriptedModel, call
+from perdure.models import register
+from perdure.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parents[2]
 MODEL = r"[\"' ]((?:anthropic|openai|gemini):(?:claude|gpt|gemini)-[\w.-]*\w)"

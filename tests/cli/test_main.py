@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
+from perdure import __version__
 from perdure._cli import main
 from perdure._cli.terminal.output import OutputFailed
-from perdure._version import __version__
 from tests.cli.process import PERDURE, STAND_INS
 from tests.test_start import cpu_ms
 

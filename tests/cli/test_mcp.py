@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from perdure._mcp.login.file import LoginFile, StoredLogin
+from perdure.mcp import LoginFile, StoredLogin
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
 from tests.mcp.servers import SCRIPT, read_lines
 

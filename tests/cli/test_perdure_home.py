@@ -5,6 +5,7 @@ from hashlib import sha256
 
 import pytest
 
+from perdure import ConfigError, Session, SessionNotFound
 from perdure._cli.home import (
     build_session_not_found,
     check_store_folder,
@@ -17,10 +18,8 @@ from perdure._cli.home import (
     run_with_store,
     snapshots_path,
 )
-from perdure._core.values.error import ConfigError, SessionNotFound
-from perdure._core.values.event_class import QuestionAsked
 from perdure._io.home.paths import get_home_file_path
-from perdure._runtime.session.session import Session
+from perdure.events import QuestionAsked
 
 
 @pytest.fixture(autouse=True)

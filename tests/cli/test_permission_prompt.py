@@ -7,9 +7,8 @@ import pytest
 
 from perdure._cli.terminal.output import TerminalOutput
 from perdure._cli.terminal.permission import TerminalPermissionPrompt
-from perdure._core.permission.request import PermissionRequest
-from perdure._core.values.event import RunResumed
-from perdure._core.values.event_class import QuestionAsked
+from perdure.events import QuestionAsked, RunResumed
+from perdure.permissions import PermissionRequest
 from tests.security.emulator import draw_rows
 
 WRITE = 'Write "hello" to the text file {}'
@@ -265,7 +264,7 @@ async def test_a_terminal_that_is_too_narrow_denies(monkeypatch):
 
 def test_a_rule_is_shown_with_the_earlier_calls_that_it_would_have_matched():
     from perdure._cli.terminal.permission import _describe_earlier
-    from perdure._core.permission.grants import Offer
+    from perdure.permissions import Offer
 
     assert _describe_earlier(Offer("tool", "r", "m", 1, ("a",))) == "it would have matched 1 earlier call, such as a"
     assert _describe_earlier(Offer("tool", "r", "m", 9, ("a", "b"))).endswith("9 earlier calls, such as a; b")

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from perdure import Agent, Permissions, Verdict, tool
-from perdure._people.grants import GrantFile
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.basic import basic_tools
+from perdure import Agent, Permissions, tool
+from perdure.permissions import GrantFile, Verdict
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
+from perdure.tools import basic_tools
 from tests.security.emulator import draw_rows
 
 ARGUMENTS = json.dumps({"path": "a.txt", "text": "hello"})

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ToolContext, tool
+from perdure import Agent, Text, ToolContext, assistant, tool, user
 from perdure._cli.chat import command
 from perdure._cli.terminal.screen import CUT_OFF
-from perdure._core.values.event import MessageAdded, ReplyFinished, RunStarted, TextDelta, ToolFinished
-from perdure._core.values.message import Text, assistant, user
-from perdure._models.registry import register
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import MessageAdded, ReplyFinished, RunStarted, TextDelta, ToolFinished
+from perdure.models import register
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
 from tests.doubles import crashed
 
 

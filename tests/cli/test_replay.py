@@ -5,10 +5,8 @@ import json
 
 import pytest
 
-from perdure import Agent
-from perdure._core.run.outcome import Outcome
-from perdure._core.values.error import ConfigError, SessionNotFound
-from perdure._tools.basic import basic_tools
+from perdure import Agent, ConfigError, Outcome, SessionNotFound
+from perdure.tools import basic_tools
 from tests.cli.process import STAND_INS
 
 
@@ -137,8 +135,8 @@ def test_a_session_that_never_asked_a_model_is_told(perdure, tmp_path):
 
 
 def test_a_session_that_was_summed_up_and_told_otherwise_does_the_same_again(perdure, tmp_path):
-    from perdure._context.history.compaction import Compaction
-    from perdure._testing.model import ScriptedModel
+    from perdure.context import Compaction
+    from perdure.testing import ScriptedModel
 
     store = f"sqlite:{tmp_path / 'long.db'}"
     compaction = Compaction(model=ScriptedModel("## Goal\nAdd numbers."), keep_recent_messages=0)

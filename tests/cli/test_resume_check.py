@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from perdure import Agent, Permissions, later, tool, user
+from perdure import Agent, Permissions, tool, user
 from perdure._core.values import faults
-from perdure._core.values.event import (
+from perdure.events import (
+    Event,
     MessageAdded,
     ModelRequested,
     RunEnded,
@@ -15,10 +16,10 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import Event
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.basic import basic_tools
+from perdure.permissions import later
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
+from perdure.tools import basic_tools
 from tests.doubles import crashed
 
 paid: list[str] = []

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from perdure._core.values.error import ProviderDown
-from perdure._models.registry import register
-from perdure._testing.model import ScriptedModel
+from perdure import ProviderDown
+from perdure.models import register
+from perdure.testing import ScriptedModel
 from tests.reviewing.conftest import answer, repository, reviewer
 
 __all__ = ["repository"]

@@ -12,11 +12,10 @@ import click
 import pytest
 
 from perdure._cli.run.command import MOST_BYTES, complete_engine_name, run
-from perdure._core.model.protocol import ModelInfo, Price
 from perdure._core.values import faults
-from perdure._core.values.event import TextDelta
-from perdure._models.registry import register
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import TextDelta
+from perdure.models import ModelInfo, Price, register
+from perdure.testing import ScriptedModel, call
 from tests.cli.process import PATIENCE, PERDURE, STAND_INS, await_text
 
 ANSWER = "The tool calculate says: 42 (Told by the offline demonstration model.)\n"

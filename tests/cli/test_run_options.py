@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
+from perdure import Message, assistant, user
 from perdure._cli.run.options import AgentOptions, RunCommandOptions, fill_missing_options, is_last_run_from_cli
-from perdure._core.log.fold import State, fold_events
-from perdure._core.values.event import MessageAdded, RunEnded, RunStarted
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Message, assistant, user
+from perdure._core.log.fold import fold_events
+from perdure.engines import State
+from perdure.events import Event, MessageAdded, RunEnded, RunStarted
 
 
 def state_of(*runs: list[Message], model: str | None = None) -> State:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ProviderDown
+from perdure import Agent, Outcome, ProviderDown, ShuttingDown, Usage
 from perdure._cli.run.options import AgentOptions, RunCommandOptions
 from perdure._cli.run.session import (
     LIMIT_OPTIONS,
@@ -17,13 +17,9 @@ from perdure._cli.run.session import (
     show_run,
 )
 from perdure._cli.terminal.output import OutputFailed
-from perdure._core.run.outcome import Outcome
-from perdure._core.values.error import ShuttingDown
-from perdure._core.values.event import ReplyFinished, RunEnded, RunResumed, RunStarted, TextDelta
-from perdure._core.values.event_class import Event, QuestionAsked
-from perdure._core.values.message import Usage
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, pause
+from perdure.events import Event, QuestionAsked, ReplyFinished, RunEnded, RunResumed, RunStarted, TextDelta
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, pause
 from tests.doubles import SECONDS, log_of, of
 
 GENERATED = "0123456789abcdef0123456789abcdef"

@@ -13,10 +13,7 @@ import pytest
 
 from perdure._cli.work.schedule import _format_firing, _format_status
 from perdure._core.values import faults
-from perdure._work.schedules.firing import Firing
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.scheduler import Scheduler
-from perdure._work.schedules.stored import ScheduleStatus
+from perdure.background import Firing, Schedule, Scheduler, ScheduleStatus
 from tests.cli.process import PATIENCE, STAND_INS
 
 ADD = ("schedule", "add", "calc", "--prompt", "Calculate 6 * 7")

@@ -2,11 +2,11 @@
 
 import pytest
 
+from perdure import Message, Text, ToolCall, ToolResult, assistant
 from perdure._cli.terminal.output import TerminalOutput
 from perdure._cli.terminal.printer import TerminalScreen
 from perdure._cli.terminal.screen import Screen
-from perdure._core.values.event import MessageAdded, ReplyDiscarded, RunEnded, TextDelta, ToolFinished, ToolStarted
-from perdure._core.values.message import Message, Text, ToolCall, ToolResult, assistant
+from perdure.events import MessageAdded, ReplyDiscarded, RunEnded, TextDelta, ToolFinished, ToolStarted
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from perdure import Agent, user
 from perdure._cli.run.options import AgentOptions
 from perdure._cli.sessions.choice import find_last_session, find_session, get_project_path, shorten_id
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel
 
 
 def listed(perdure, *options):

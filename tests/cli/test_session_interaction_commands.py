@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, ToolContext, later, tool
-from perdure._people.kinds import Choice, Confirm
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, Permissions, ToolContext, tool
+from perdure.people import Choice, Confirm
+from perdure.permissions import later
+from perdure.testing import ScriptedModel, call, calls
 from tests.cli.process import PATIENCE, STAND_INS, await_text
 
 WRITE = 'Write "hello" to the text file hello.txt'

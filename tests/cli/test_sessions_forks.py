@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perdure._cli.sessions.sessions import _group_by_parent, _walk_tree
-from perdure._core.log.store import SessionInfo
+from perdure.stores import SessionInfo
 
 
 @pytest.fixture

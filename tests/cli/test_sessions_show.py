@@ -5,13 +5,12 @@ import json
 
 import pytest
 
-from perdure import Agent, Limits, Permissions, delegation, later, tool
-from perdure._core.values.event import MessageAdded, RunStarted
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import user
-from perdure._stores import open_store
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Limits, Permissions, tool, user
+from perdure.events import MessageAdded, QuestionAsked, RunStarted
+from perdure.permissions import later
+from perdure.stores import open_store
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.tools import delegation
 from tests.doubles import SECONDS, crashed
 
 WRITE = 'Write "hello" to the text file hello.txt'

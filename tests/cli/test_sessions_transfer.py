@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from perdure import ConfigError
 from perdure._cli.sessions.transfer import _get_user_name, write_file_atomically
-from perdure._core.values.error import ConfigError
 from perdure._runtime import transfer
 
 pytestmark = pytest.mark.usefixtures("kept")

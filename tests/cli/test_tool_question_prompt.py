@@ -7,8 +7,7 @@ import pytest
 
 from perdure._cli.terminal.frame import measure_text
 from perdure._cli.terminal.questions import ask_question
-from perdure._people.kinds import Choice, Confirm, CustomSlot, Form, MultiSelect
-from perdure._people.view import SlotView
+from perdure.people import Choice, Confirm, CustomSlot, Form, MultiSelect, SlotView
 from tests.cli.process import STAND_INS
 
 FIELDS = {

@@ -2,8 +2,8 @@
 
 import pytest
 
+from perdure import Invalid
 from perdure._cli.terminal.questions import parse_typed_answer
-from perdure._core.schema.problems import Invalid
 
 LIST = {"type": "array", "items": {"type": "string"}}
 

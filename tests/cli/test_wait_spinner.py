@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from perdure import Text, ToolResult
 from perdure._cli.terminal import spinner as wait_spinner
 from perdure._cli.terminal.output import TerminalOutput
 from perdure._cli.terminal.printer import TerminalScreen
 from perdure._cli.terminal.spinner import WaitSpinner
-from perdure._core.values.event import (
+from perdure.events import (
+    Event,
     ModelRequested,
+    QuestionAsked,
     RetryScheduled,
     RunEnded,
     RunWaiting,
@@ -19,8 +22,6 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import Event, QuestionAsked
-from perdure._core.values.message import Text, ToolResult
 from tests.cli.process import STAND_INS
 from tests.doubles import rounds, until
 

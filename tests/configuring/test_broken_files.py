@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._config.error import BadConfig, ConfigFault
+from perdure import BadConfig, ConfigError, load_config, load_mcp_servers
+from perdure._config.error import ConfigFault
 from perdure._config.file import MAX_BYTES, read_json, read_toml
-from perdure._config.load import load_config
-from perdure._config.mcp_servers import load_mcp_servers
-from perdure._core.values.error import ConfigError
 
 BROKEN = {
     # what is no TOML

@@ -2,8 +2,8 @@
 
 import pytest
 
+from perdure import ConfigError
 from perdure._config.variables import MAX_CHARACTERS, VariableExpander
-from perdure._core.values.error import ConfigError
 
 ENVIRONMENT = {"HOST": "example.org", "EMPTY": "", "LOOP": "${HOST}"}
 

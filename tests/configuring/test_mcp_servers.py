@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from perdure._config.error import BadConfig
-from perdure._config.mcp_servers import MAX_SERVERS, load_mcp_servers, read_unexpanded_servers
-from perdure._mcp.settings import McpServer
+from perdure import BadConfig, load_mcp_servers
+from perdure._config.mcp_servers import MAX_SERVERS, read_unexpanded_servers
+from perdure.mcp import McpServer
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
+from perdure import ConfigError
 from perdure._config.imports import PythonFileContent, import_tools, is_import_path
-from perdure._core.values.error import ConfigError
-from perdure._tools.people import post_to_inbox
+from perdure.tools import post_to_inbox
 
 SOURCE = '''
 from perdure import tool
@@ -41,7 +41,7 @@ def module(tmp_path, monkeypatch):
 
 
 def test_one_tool_is_found():
-    assert import_tools("perdure._tools.people:post_to_inbox", no_file) == [post_to_inbox]
+    assert import_tools("perdure.tools:post_to_inbox", no_file) == [post_to_inbox]
 
 
 @pytest.mark.parametrize(

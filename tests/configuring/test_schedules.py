@@ -2,10 +2,8 @@
 
 import pytest
 
-from perdure._config.error import BadConfig
-from perdure._config.load import load_config
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.timing import Cron, Every
+from perdure import BadConfig, load_config
+from perdure.background import Cron, Every, Schedule
 
 GOOD = """
 model = "demo"

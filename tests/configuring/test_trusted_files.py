@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure._config.trusted import TrustedFiles
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure.context import TrustedFiles
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure import ConfigError
 from perdure._config import trusted
 from perdure._config.trusted import TrustedFolders, find_folder_to_trust
-from perdure._core.values.error import ConfigError
 from perdure._io.files.linux_calls import read_birth_time_ns
 
 

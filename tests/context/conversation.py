@@ -5,21 +5,13 @@ from typing import Any
 
 import msgspec
 
-from perdure._core.log.fold import State, fold_entries
+from perdure import Message, RunOptions, Text, Tool, Toolbox, ToolCall, ToolResult, Usage, assistant, user
 from perdure._core.log.store import Log
-from perdure._core.model.protocol import Request
-from perdure._core.people.mailbox import Mailbox
-from perdure._core.run.run import Run
-from perdure._core.run.spec import RunOptions, RunPlace, RunSpec
-from perdure._core.tools.tool import Tool
-from perdure._core.tools.toolbox import Toolbox
-from perdure._core.values.clock import SYSTEM_CLOCK
-from perdure._core.values.event import MessageAdded, ModelRequested, RunStarted, ToolFinished
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure._core.watch import Fanout
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import Reply, ScriptedModel
+from perdure.engines import SYSTEM_CLOCK, Mailbox, Run, RunPlace, RunSpec, State, fold_entries
+from perdure.events import Event, Fanout, MessageAdded, ModelRequested, RunStarted, ToolFinished
+from perdure.models import Request
+from perdure.stores import MemoryStore
+from perdure.testing import Reply, ScriptedModel
 
 SNAPSHOT = "## Goal\nMoor the boat.\n## Next steps\nFind a berth."
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure._context.role import Role
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure.context import Role
 
 
 def test_a_role_is_a_heading_and_its_instructions():

@@ -5,20 +5,26 @@ from typing import Any
 
 import pytest
 
-from perdure._context.history.compaction import Compaction
-from perdure._context.history.strategies import MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS, keep_recent
-from perdure._context.history.summary import read_summary_data
-from perdure._context.history.tokens import (
-    count_context_tokens,
-    estimate_message_tokens,
-    estimate_messages_tokens,
-    get_token_counter,
+from perdure import (
+    ConfigError,
+    ContextOverflow,
+    Message,
+    OutOfBudget,
+    ProviderDown,
+    Settings,
+    StoreError,
+    Text,
+    ToolResult,
+    Usage,
+    assistant,
+    user,
 )
-from perdure._core.model.protocol import Settings
-from perdure._core.values.error import ConfigError, ContextOverflow, OutOfBudget, ProviderDown, StoreError
-from perdure._core.values.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
-from perdure._core.values.message import Message, Text, ToolResult, Usage, assistant, user
-from perdure._testing.model import Reply
+from perdure._context.history.strategies import MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS
+from perdure._context.history.summary import read_summary_data
+from perdure._context.history.tokens import estimate_message_tokens, estimate_messages_tokens, get_token_counter
+from perdure.context import Compaction, count_context_tokens, keep_recent
+from perdure.events import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
+from perdure.testing import Reply
 from tests.context.conversation import SNAPSHOT, Conversation, is_for_summary, long_talk, model_of, summing_up
 from tests.doubles import kind, of
 from tests.transcript import assert_valid

@@ -4,19 +4,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, tool
-from perdure._context.history.compaction import Compaction
-from perdure._context.history.long_results import large_results, summarize_old_results
-from perdure._context.history.search_tools import history_tools
+from perdure import Agent, Budget, ContextOverflow, Extension, ProviderDown, ToolOutput, Usage, UsageError, tool
 from perdure._context.history.tokens import estimate_messages_tokens, estimate_text_tokens
-from perdure._core.model.protocol import Request
-from perdure._core.tools.tool import ToolOutput
-from perdure._core.values.error import ContextOverflow, ProviderDown, UsageError
-from perdure._core.values.event import Compacted, CompactionStarted, ModelRequested, ReplyDiscarded, ViewChanged
-from perdure._core.values.message import Usage
-from perdure._runtime.agent.extension import Extension
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import Reply, ScriptedModel, call
+from perdure.context import Compaction, history_tools, large_results, summarize_old_results
+from perdure.events import Compacted, CompactionStarted, ModelRequested, ReplyDiscarded, ViewChanged
+from perdure.models import Request
+from perdure.stores import MemoryStore
+from perdure.testing import Reply, ScriptedModel, call
 from tests.context.conversation import SNAPSHOT, is_for_summary, model_of
 from tests.doubles import log_of, of
 from tests.transcript import assert_valid

@@ -5,20 +5,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._context.history.compaction import Compaction
+from perdure import ProviderDown, Text, ToolResult
 from perdure._context.history.summary import read_summary_data
-from perdure._context.history.tokens import (
-    count_context_tokens,
-    estimate_message_tokens,
-    estimate_messages_tokens,
-    estimate_text_tokens,
-)
-from perdure._core.log.fold import State
-from perdure._core.model.protocol import Request
-from perdure._core.values.error import ProviderDown
-from perdure._core.values.event import Compacted, MessageAdded
-from perdure._core.values.message import Text, ToolResult
-from perdure._testing.model import Reply
+from perdure._context.history.tokens import estimate_message_tokens, estimate_messages_tokens, estimate_text_tokens
+from perdure.context import Compaction, count_context_tokens
+from perdure.engines import State
+from perdure.events import Compacted, MessageAdded
+from perdure.models import Request
+from perdure.testing import Reply
 from tests.context.conversation import Conversation, is_for_summary, model_of
 from tests.doubles import of
 from tests.transcript import assert_valid

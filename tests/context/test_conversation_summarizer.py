@@ -6,22 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure import ContextOverflow, EmptyReply, ReplyCutOff, Settings, StopReason, Usage
 from perdure._context.history.strategies import (
     DEFAULT_WINDOW_TOKENS,
     LINES_LEFT_OUT,
     MAX_PIECES,
     MIN_WINDOW_TOKENS,
     SNAPSHOT_INSTRUCTIONS,
-    ConversationSummarizer,
     split_into_pieces,
 )
 from perdure._context.history.tokens import estimate_messages_tokens, estimate_text_tokens
-from perdure._core.model.protocol import Request, Settings
 from perdure._core.model.wrappers import WrappedModel
-from perdure._core.values.error import ContextOverflow, EmptyReply, ReplyCutOff
-from perdure._core.values.event import ErrorRaised, ReplyFinished, RetryScheduled, TextDelta
-from perdure._core.values.message import StopReason, Usage
-from perdure._testing.model import Reply
+from perdure.context import ConversationSummarizer
+from perdure.events import ErrorRaised, ReplyFinished, RetryScheduled, TextDelta
+from perdure.models import Request
+from perdure.testing import Reply
 from tests.context.conversation import SNAPSHOT, model_of, summing_up
 
 LINES = [f"[{number}] user: line {number} " + "of the log " * 40 for number in range(1, 200)]

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import Message, Text, ToolCall, ToolResult, assistant, user
 from perdure._context.history.compaction import find_cut_point, find_first_message_without_reply
 from perdure._context.history.tokens import estimate_messages_tokens
-from perdure._core.values.message import Message, Text, ToolCall, ToolResult, assistant, user
 
 ASKS = [user("word " * 20)]
 ANSWERS = [assistant("word " * 20)]

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure._context.front_matter import (
-    MAX_DEPTH,
-    MAX_FRONT_MATTER_BYTES,
-    MAX_VALUES,
-    BadFrontMatter,
-    parse_front_matter,
-)
+from perdure._context.front_matter import MAX_DEPTH, MAX_FRONT_MATTER_BYTES, MAX_VALUES, BadFrontMatter
+from perdure.context import parse_front_matter
 
 
 def fields_of(head):

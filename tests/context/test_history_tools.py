@@ -2,19 +2,17 @@
 
 from typing import Any
 
-from perdure._context.history.compaction import Compaction
+from perdure import ToolContext, user
 from perdure._context.history.search_tools import (
     MAX_CHARACTERS,
     MAX_HITS,
     build_snippet,
-    history_tools,
     rank_messages,
     read_history,
     search_history,
 )
-from perdure._core.run.run import Run
-from perdure._core.tools.context import ToolContext
-from perdure._core.values.message import user
+from perdure.context import Compaction, history_tools
+from perdure.engines import Run
 from tests.context.conversation import Conversation, long_talk
 
 

@@ -1,6 +1,7 @@
 """All that an agent is told, put together."""
 
-from perdure._context.role import Role, compose_instructions
+from perdure._context.role import compose_instructions
+from perdure.context import Role
 
 
 def test_the_order_is_base_project_skills_role_tools():

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from perdure import ConfigError, Image, Text, Tool, ToolCall, ToolContext, ToolResult, tool
 from perdure._context.history.long_results import (
     MAX_LINE_CHARACTERS,
     MAX_LINES,
@@ -12,14 +13,9 @@ from perdure._context.history.long_results import (
     build_preview,
     build_regex_matcher,
     grep_result,
-    large_results,
-    previewed,
     read_result,
 )
-from perdure._core.tools.context import ToolContext
-from perdure._core.tools.tool import Tool, tool
-from perdure._core.values.error import ConfigError
-from perdure._core.values.message import Image, Text, ToolCall, ToolResult
+from perdure.context import large_results, previewed
 
 LOG = "\n".join(
     f"line {number}: {'ERROR in the mast' if number % 100 == 7 else 'all is well'}" for number in range(5000)

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, user
 from perdure._context.history.message_lines import (
     MAX_RESULT_CHARACTERS,
     format_message_line,
@@ -11,7 +12,6 @@ from perdure._context.history.message_lines import (
 )
 from perdure._context.history.tokens import estimate_text_tokens
 from perdure._core.model.wrappers import shorten_text
-from perdure._core.values.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, user
 from tests.core.material import messages as any_messages
 
 

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from perdure._context.project import MOST_BYTES, Project, get_config_folder
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure._context.project import MOST_BYTES, get_config_folder
+from perdure.context import Project
 
 
 @pytest.fixture

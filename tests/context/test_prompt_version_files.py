@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure._context.prompt_files import MOST_BYTES, Prompts
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure._context.prompt_files import MOST_BYTES
 from perdure._io.files.confined_folder import ConfinedFolder
+from perdure.context import Prompts
 
 
 @pytest.fixture

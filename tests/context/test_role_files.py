@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from perdure._context.role import Role
-from perdure._context.role_files import MOST_BYTES, MOST_FILES, find_role, load_roles
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure._context.role_files import MOST_BYTES, MOST_FILES, find_role
+from perdure.context import Role, load_roles
 
 
 def test_a_file_has_its_fields_at_the_top_and_its_instructions_below(tmp_path):

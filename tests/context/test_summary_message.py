@@ -2,6 +2,7 @@
 
 import pytest
 
+from perdure import Status, Text, ToolResult, tool_message, user
 from perdure._context.history.search_tools import search_history
 from perdure._context.history.summary import (
     SummaryCarryOver,
@@ -15,8 +16,7 @@ from perdure._context.history.tokens import (
     estimate_message_tokens,
     estimate_text_tokens,
 )
-from perdure._core.values.event import InboxAdded, RunEnded, SkillLoaded, ValueKept
-from perdure._core.values.message import Status, Text, ToolResult, tool_message, user
+from perdure.events import InboxAdded, RunEnded, SkillLoaded, ValueKept
 from tests.context.conversation import Conversation, long_talk
 
 ROOM = 4000

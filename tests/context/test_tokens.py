@@ -5,18 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure._context.history import tokens
-from perdure._context.history.compaction import Compaction
-from perdure._context.history.search_tools import search_history
-from perdure._context.history.tokens import (
-    count_context_tokens,
-    cut_middle_to_tokens,
-    estimate_message_tokens,
-    estimate_messages_tokens,
-    estimate_text_tokens,
-)
-from perdure._core.values.event import MessageAdded, ModelRequested, RunEnded, RunStarted, ViewChanged
-from perdure._core.values.message import (
+from perdure import (
     Citation,
     Document,
     Image,
@@ -28,6 +17,16 @@ from perdure._core.values.message import (
     Usage,
     user,
 )
+from perdure._context.history import tokens
+from perdure._context.history.search_tools import search_history
+from perdure._context.history.tokens import (
+    cut_middle_to_tokens,
+    estimate_message_tokens,
+    estimate_messages_tokens,
+    estimate_text_tokens,
+)
+from perdure.context import Compaction, count_context_tokens
+from perdure.events import MessageAdded, ModelRequested, RunEnded, RunStarted, ViewChanged
 from tests.context.conversation import Conversation, long_talk
 from tests.core.material import messages as any_messages
 

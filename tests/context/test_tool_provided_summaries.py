@@ -2,11 +2,10 @@
 
 import pytest
 
-from perdure._context.history.long_results import estimate_savings, summarize_old_results
-from perdure._context.history.tokens import count_context_tokens
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import MessageAdded, RunEnded, RunStarted, ViewChanged
-from perdure._core.values.message import Text, ToolResult, Usage, user
+from perdure import ConfigError, Text, ToolResult, Usage, user
+from perdure._context.history.long_results import estimate_savings
+from perdure.context import count_context_tokens, summarize_old_results
+from perdure.events import MessageAdded, RunEnded, RunStarted, ViewChanged
 from tests.context.conversation import Conversation
 from tests.doubles import of
 

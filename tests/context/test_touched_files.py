@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure import Message, Status, Text, ToolCall, ToolResult, tool_message
 from perdure._context.history.summary import MAX_FILES, TouchedFiles, collect_touched_files, get_call_paths
-from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, tool_message
 from tests.core.material import messages as any_messages
 
 

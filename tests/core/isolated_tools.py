@@ -6,8 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from perdure import tool
-from perdure._core.values.error import ToolError
+from perdure import ToolError, tool
 
 
 @tool(isolate=True, effect="read")

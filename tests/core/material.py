@@ -7,10 +7,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from perdure._core.values.binding import ApprovalBinding
-from perdure._core.values.event import EVENTS, PlannedTask, Unknown
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import (
+from perdure import (
     Audio,
     Citation,
     Document,
@@ -25,6 +22,9 @@ from perdure._core.values.message import (
     Usage,
     Video,
 )
+from perdure._core.values.event import PlannedTask
+from perdure.events import EVENTS, Event, Unknown
+from perdure.permissions import ApprovalBinding
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 """What UTF-8 can hold, control characters included."""

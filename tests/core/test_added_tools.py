@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Extension, Limits, Permissions, Tool, ToolContext, after, later, tool
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import ADDED_TOOLS_NAME, ToolFinished, ValueKept
-from perdure._core.values.message import Status
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, ConfigError, Extension, Limits, Permissions, Status, Tool, ToolContext, tool
+from perdure._core.values.event import ADDED_TOOLS_NAME
+from perdure.events import ToolFinished, ValueKept
+from perdure.permissions import later
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call, calls
+from perdure.tools import after
 from tests.doubles import crashed, log_of, of
 
 pytestmark = pytest.mark.resumed

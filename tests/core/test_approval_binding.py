@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 
 from perdure import tool
-from perdure._core.log.fold import State
 from perdure._core.values.binding import (
     KEEPS_GRANTS_OF,
-    ApprovalBinding,
     build_approval_binding,
     build_unique_session_key,
     identify_store,
     identify_tool,
     list_session_keys,
 )
-from perdure._core.values.event import RunStarted, SessionConfigured
+from perdure.engines import State
+from perdure.events import RunStarted, SessionConfigured
+from perdure.permissions import ApprovalBinding
 
 
 def look(where: str = "") -> str:

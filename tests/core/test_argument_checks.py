@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure import ConfigError
 from perdure._core.values.checks import (
     close_coroutine,
     is_async_function,
@@ -25,7 +26,6 @@ from perdure._core.values.checks import (
     require_text,
     suggest_name,
 )
-from perdure._core.values.error import ConfigError
 
 FUNCTIONS = "give a list of functions"
 

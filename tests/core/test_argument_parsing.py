@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import Invalid
 from perdure._core.schema.parsing import (
     MAX_DEPTH,
     MAX_LENGTH,
@@ -15,7 +16,6 @@ from perdure._core.schema.parsing import (
     encode_canonical_arguments,
     parse_arguments,
 )
-from perdure._core.schema.problems import Invalid
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

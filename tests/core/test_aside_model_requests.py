@@ -9,26 +9,22 @@ import pytest
 from perdure import (
     Agent,
     Budget,
+    LimitExceeded,
     Limits,
     Outcome,
-    Request,
+    ProviderDown,
+    ReplyCutOff,
     ToolContext,
     Usage,
     UsageError,
-    retried,
     tool,
     user,
 )
 from perdure._core.log.fold import fold_events
-from perdure._core.model.budget import budgeted
-from perdure._core.model.failover import failover
-from perdure._core.model.protocol import Price
 from perdure._core.model.wrappers import WrappedModel
-from perdure._core.run.loop import act, react, run_turn
 from perdure._core.run.requests import AsideModel
-from perdure._core.run.run import Run
-from perdure._core.values.error import LimitExceeded, ProviderDown, ReplyCutOff
-from perdure._core.values.event import (
+from perdure.engines import Run, act, react, run_turn
+from perdure.events import (
     ErrorRaised,
     FailedOver,
     MessageAdded,
@@ -43,9 +39,8 @@ from perdure._core.values.event import (
     TextDelta,
     UsageReported,
 )
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls, pause
-from perdure._testing.recorder import Recorder
+from perdure.models import Price, Request, budgeted, failover, retried
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, log_of, of
 
 USED = Usage(60, 40)

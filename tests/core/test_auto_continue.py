@@ -3,13 +3,11 @@
 import pytest
 from hypothesis import given
 
-from perdure._core.run.answers import announces_action, auto_continue
-from perdure._core.tools.tool import tool
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import AutoContinued, MessageAdded
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure import Agent, ConfigError, tool
+from perdure._core.run.answers import announces_action
+from perdure.engines import auto_continue
+from perdure.events import AutoContinued, MessageAdded
+from perdure.testing import Recorder, ScriptedModel, call
 from tests.core.material import texts
 
 pytestmark = pytest.mark.resumed

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from perdure._core.buffer import Buffer, BufferStats, OverflowPolicy, PushReport
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure.events import Buffer, BufferStats, OverflowPolicy, PushReport
 
 SECONDS = 30
 

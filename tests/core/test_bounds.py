@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure import ConfigError, Message, Text, ToolResult
 from perdure._core.model import size_limit
 from perdure._core.model.size_limit import check_content_size, replace_oversized_result, truncate_oversized_reply
-from perdure._core.values.error import ConfigError
-from perdure._core.values.jsonable import MAX_ERROR_CHARACTERS, error_message, short_repr, to_jsonable
-from perdure._core.values.message import MAX_TOKENS, Message, Text, ToolResult, is_cost
+from perdure._core.values.jsonable import MAX_ERROR_CHARACTERS, error_message, short_repr
+from perdure._core.values.message import MAX_TOKENS, is_cost
+from perdure.tools import to_jsonable
 
 MOST = 50
 

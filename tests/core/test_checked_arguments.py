@@ -10,11 +10,14 @@ import msgspec
 import pydantic
 import pytest
 
-from perdure import Agent, Permissions, Skip, Verdict, allow, around, ask, before, open_store, tool, tool_from_schema
+from perdure import Agent, Permissions, allow, ask, tool
 from perdure._core.schema.definitions import add_schema_defaults
 from perdure._core.tools.arguments import MAX_LOGGED_LENGTH, build_checked_arguments, describe_adjusted_arguments
-from perdure._testing.model import ScriptedModel, call
 from perdure.events import PermissionDecided, QuestionAsked, ToolStarted
+from perdure.permissions import Verdict
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
+from perdure.tools import Skip, around, before, tool_from_schema
 
 PAY_SCHEMA = {
     "type": "object",

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.values.clock import SYSTEM_CLOCK, SystemClock, new_id
+from perdure._core.values.clock import SystemClock, new_id
+from perdure.engines import SYSTEM_CLOCK
 
 
 def test_the_system_clock_tells_the_time_of_day():

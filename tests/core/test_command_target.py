@@ -7,14 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from perdure import ConfigError
 from perdure._core.permission.targets.command import (
     CommandPart,
     CommandPattern,
-    CommandTarget,
     build_subcommand_pattern,
     split_simple_command,
 )
-from perdure._core.values.error import ConfigError
+from perdure.permissions import CommandTarget
 
 
 @pytest.mark.parametrize("command", ["ls\nrm", "ls \x1b", 'ls "$x"', "ls 'a", "''", "X=1 ls", "if", "-x", "ls #"])

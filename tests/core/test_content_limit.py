@@ -4,21 +4,28 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Image, Text, ToolOutput, assistant, tool, user
-from perdure._core.model import size_limit
-from perdure._core.run.run import Run
-from perdure._core.values.event import ModelReplied, ToolFinished
-from perdure._core.values.message import (
+from perdure import (
+    Agent,
     Citation,
+    ConfigError,
+    Image,
     Message,
     Status,
     StopReason,
+    Text,
     Thinking,
     ToolCall,
+    ToolOutput,
     ToolResult,
+    assistant,
+    tool,
     tool_message,
+    user,
 )
-from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure._core.model import size_limit
+from perdure.engines import Run
+from perdure.events import ModelReplied, ToolFinished
+from perdure.testing import Reply, ScriptedModel, call, calls
 from tests.doubles import log_of, of
 from tests.transcript import assert_valid
 

@@ -6,31 +6,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure import (
-    Agent,
-    ConfigError,
-    Outcome,
-    Permissions,
-    Tool,
-    ToolError,
-    ToolOutput,
-    Verdict,
-    allow,
-    deny,
-    later,
-    open_store,
-    tool,
-    user,
-)
-from perdure._core.run.loop import react
-from perdure._core.run.run import Run
-from perdure._core.run.spec import PrivateRunTask
-from perdure._core.values.event import MessageAdded
+from perdure import Agent, ConfigError, Outcome, Permissions, Tool, ToolError, ToolOutput, allow, deny, tool, user
 from perdure._core.values.provenance import has_private_and_untrusted_labels
-from perdure._engines.private_run import run_privately
-from perdure._testing.model import ScriptedModel, call
-from perdure._work.goals.until import until
-from perdure._work.judging.graders.grader import Grade
+from perdure.engines import PrivateRunTask, Run, react, run_privately, until
+from perdure.evals import Grade
+from perdure.events import MessageAdded
+from perdure.permissions import Verdict, later
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
 
 
 @tool(effect="read", labels=["private"])

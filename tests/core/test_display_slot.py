@@ -6,22 +6,23 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Session, ToolContext, tool, user
-from perdure._core.tools.slots import Askable, Showable, TextQuestion
-from perdure._core.values.event import MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
-from perdure._core.values.event_class import (
+from perdure import Agent, ConfigError, Message, Session, Status, StopReason, ToolCall, ToolContext, tool, user
+from perdure.events import (
+    MessageAdded,
     QuestionAnswered,
     QuestionAsked,
     QuestionWithdrawn,
+    RunEnded,
+    RunStarted,
     SlotClosed,
     SlotOpened,
     SlotUpdated,
+    ToolFinished,
+    ToolStarted,
 )
-from perdure._core.values.message import Message, Status, StopReason, ToolCall
-from perdure._people.kinds import Choice, Confirm, CustomSlot, PlainText, Progress
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
+from perdure.people import Askable, Choice, Confirm, CustomSlot, PlainText, Progress, Showable, TextQuestion
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call
 from tests.doubles import SECONDS, crashed, log_of, of, until
 from tests.transcript import assert_valid
 

@@ -1,9 +1,10 @@
 """A person who is asked sees what each rule that an answer can make would have matched so far."""
 
-from perdure import Agent, CommandTarget, Permissions, Verdict, allow, command, later, tool
+from perdure import Agent, Permissions, allow, tool
 from perdure._core.permission.grants import list_offers
 from perdure._core.run.tool_calls.approval import MAX_EARLIER_CALLS
-from perdure._testing.model import ScriptedModel, call
+from perdure.permissions import CommandTarget, Verdict, command, later
+from perdure.testing import ScriptedModel, call
 
 
 @tool(permission=True, target=CommandTarget.of_argument("line"))

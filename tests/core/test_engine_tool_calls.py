@@ -7,17 +7,34 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Limits, Permissions, ToolContext, ask, deny, later, tool
-from perdure._core.run.loop import run_turn
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
+from perdure import (
+    Agent,
+    ConfigError,
+    LimitExceeded,
+    Limits,
+    Outcome,
+    Permissions,
+    Status,
+    ToolContext,
+    UsageError,
+    ask,
+    deny,
+    tool,
+)
 from perdure._core.run.spec import get_engine_name
-from perdure._core.values.error import ConfigError, LimitExceeded, UsageError
-from perdure._core.values.event import LimitReached, PermissionDecided, RunEnded, RunStarted, ToolFinished, ToolStarted
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import Status
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure.engines import Run, run_turn
+from perdure.events import (
+    LimitReached,
+    PermissionDecided,
+    QuestionAsked,
+    RunEnded,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from perdure.permissions import later
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 

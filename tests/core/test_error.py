@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from perdure._core.values import error
-from perdure._core.values.error import (
+from perdure import (
     AllModelsFailed,
     ConfigError,
     ModelError,
@@ -18,6 +17,7 @@ from perdure._core.values.error import (
     ToolError,
     UsageError,
 )
+from perdure._core.values import error
 
 ERRORS = [value for value in vars(error).values() if isinstance(value, type) and issubclass(value, PerdureError)]
 TREE = re.findall(r"^([│├└ ]*)(\w+)", str(error.__doc__).partition("\n\n")[2], re.MULTILINE)

@@ -6,11 +6,14 @@ import msgspec
 import pytest
 from hypothesis import given
 
+from perdure import Message, Text, ToolResult, assistant, user
 from perdure._core.log.redaction import erase_event_content
-from perdure._core.values.event import (
+from perdure._core.values.event_class import check_event_class
+from perdure.events import (
     EVENTS,
     Custom,
     Entry,
+    Event,
     MessageAdded,
     ModelEvent,
     ReplyFinished,
@@ -19,8 +22,6 @@ from perdure._core.values.event import (
     ToolCallDelta,
     ToolFinished,
 )
-from perdure._core.values.event_class import Event, check_event_class
-from perdure._core.values.message import Message, Text, ToolResult, assistant, user
 from tests.core.material import events
 
 DURABLE_AND_CRITICAL = {

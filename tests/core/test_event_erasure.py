@@ -3,25 +3,25 @@
 import pytest
 from hypothesis import given
 
-from perdure import Text, Thinking, ToolCall, ToolResult, assistant, user
+from perdure import Citation, Image, Message, Status, Text, Thinking, ToolCall, ToolResult, assistant, user
 from perdure._core.log.codec import decode_event, encode_event
 from perdure._core.log.redaction import NO_SUMMARY, REDACTED, erase_event_content, find_summaries_of
-from perdure._core.values.event import (
+from perdure.events import (
     CitationAdded,
     Compacted,
     Custom,
     Entry,
+    Event,
     InboxAdded,
     MessageAdded,
     ModelReplied,
+    QuestionAsked,
     ReplyDiscarded,
     RunStarted,
     ToolFinished,
     ToolsChanged,
     ValueKept,
 )
-from perdure._core.values.event_class import Event, QuestionAsked
-from perdure._core.values.message import Citation, Image, Message, Status
 from tests.core.material import events as any_event
 
 SECRET = "the launch code is 0000"

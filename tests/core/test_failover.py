@@ -4,15 +4,10 @@ import asyncio
 
 import pytest
 
-from perdure._core.model.failover import failover
-from perdure._core.model.protocol import ModelInfo, Request
-from perdure._core.model.wrappers import retried
-from perdure._core.values.error import AllModelsFailed, BadRequest, ConfigError, ProviderDown, QuotaSpent, RateLimited
-from perdure._core.values.event import FailedOver, ReplyFinished, TextDelta
-from perdure._core.values.message import user
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel
+from perdure import Agent, AllModelsFailed, BadRequest, ConfigError, ProviderDown, QuotaSpent, RateLimited, user
+from perdure.events import FailedOver, ReplyFinished, TextDelta
+from perdure.models import ModelInfo, Request, failover, retried
+from perdure.testing import FakeClock, ScriptedModel
 
 ASKED = Request(messages=(user("Hello"),))
 

@@ -4,15 +4,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Limits, Output, Permissions, Verdict, tool
-from perdure._core.run.answers import ENGINE_ORIGIN, FallbackAnswer, add_answer, add_fallback_answer
-from perdure._core.run.loop import react
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.values.event import MessageAdded, PermissionDecided
-from perdure._credentials.vault import MemoryVault
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Budget, Limits, Outcome, Output, Permissions, tool
+from perdure._core.run.answers import ENGINE_ORIGIN, add_answer
+from perdure.engines import FallbackAnswer, Run, add_fallback_answer, react
+from perdure.events import MessageAdded, PermissionDecided
+from perdure.permissions import MemoryVault, Verdict
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call
 from tests.doubles import log_of, of
 
 SECRET = "open-sesame-1234"

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from perdure import ConfigError
 from perdure._core.values import faults
-from perdure._core.values.error import ConfigError
 from tests.architecture.source import SOURCE
 
 POINT = "store.append.before_commit"

@@ -4,13 +4,23 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, ToolContext, deny, later, tool
+from perdure import (
+    Agent,
+    Message,
+    Outcome,
+    Permissions,
+    Text,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    assistant,
+    deny,
+    tool,
+    user,
+)
 from perdure._core.log.past_runs import list_run_steps
-from perdure._core.run.loop import run_turn
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.run.spec import PrivateRunTask
-from perdure._core.values.event import (
+from perdure.engines import PrivateRunTask, Run, run_privately, run_turn
+from perdure.events import (
     Custom,
     Entry,
     MessageAdded,
@@ -20,11 +30,9 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.message import Message, Text, ToolCall, ToolResult, assistant, user
-from perdure._engines.private_run import run_privately
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure.permissions import later
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
 from tests.doubles import crashed
 
 

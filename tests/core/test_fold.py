@@ -6,17 +6,19 @@ from typing import NoReturn
 import pytest
 from msgspec.structs import replace
 
-from perdure._core.log.fold import State, fold_entries, fold_events
+from perdure import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure._core.log.fold import fold_events
 from perdure._core.log.past_runs import PastRunTotals, RunWithInputId
 from perdure._core.log.repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repair_events
-from perdure._core.model.protocol import Price
 from perdure._core.values.clock import build_program_call_id
-from perdure._core.values.event import (
+from perdure.engines import State, fold_entries
+from perdure.events import (
     AnswerReviewed,
     Compacted,
     Custom,
     EntriesLost,
     Entry,
+    Event,
     GrantRevoked,
     InboxAdded,
     InboxResolved,
@@ -26,15 +28,20 @@ from perdure._core.values.event import (
     ModelRequested,
     PermissionDecided,
     PlanMade,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionWithdrawn,
     ReplyDiscarded,
     RunEnded,
     RunResumed,
     RunStarted,
     RunWaiting,
-    Scope,
     SessionConfigured,
     SessionImported,
     SkillLoaded,
+    SlotClosed,
+    SlotOpened,
+    SlotUpdated,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
@@ -42,16 +49,8 @@ from perdure._core.values.event import (
     ValueKept,
     ViewChanged,
 )
-from perdure._core.values.event_class import (
-    Event,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionWithdrawn,
-    SlotClosed,
-    SlotOpened,
-    SlotUpdated,
-)
-from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure.models import Price
+from perdure.permissions import Scope
 from tests.transcript import assert_valid
 
 

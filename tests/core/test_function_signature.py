@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import pytest
 
+from perdure import ConfigError
 from perdure._core.schema.signature import NO_DEFAULT, Parameter, read_signature
-from perdure._core.values.error import ConfigError
 
 if TYPE_CHECKING:
     from collections import OrderedDict as OnlyForTheChecker

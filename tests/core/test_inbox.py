@@ -2,17 +2,16 @@
 
 import pytest
 
-from perdure._core.log.store import Post
+from perdure import InboxItem, user
 from perdure._core.people.inbox import (
-    InboxItem,
     build_inbox_message,
     build_inbox_reminder,
     build_resolution_post,
     decode_host_event,
     list_inbox_items,
 )
-from perdure._core.values.event import Custom, Entry, InboxAdded, InboxResolved, ValueKept
-from perdure._core.values.message import user
+from perdure.events import Custom, Entry, InboxAdded, InboxResolved, ValueKept
+from perdure.stores import Post
 
 BUILD = InboxAdded("i1", "build", "Build it.", blocking=True)
 MAIL = InboxAdded("i2", "mail", "Ask Ann.", wake=True)

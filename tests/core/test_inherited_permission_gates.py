@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.permission.gate import Explanation, Gate, Permissions, allow_all, deny_all, later
-from perdure._core.permission.grants import Grant, Grants
+from perdure import Grant, Permissions, allow, ask, deny
 from perdure._core.permission.inherited import (
     BackgroundTaskCaller,
     DenyRulesGate,
@@ -23,9 +22,19 @@ from perdure._core.permission.inherited import (
     narrow_gate,
     restrict_gate,
 )
-from perdure._core.permission.request import NO_ONE_TO_ASK, PermissionRequest, Verdict
-from perdure._core.permission.rules import Rule, allow, ask, deny
-from perdure._core.permission.targets.path import PathTarget
+from perdure._core.permission.request import NO_ONE_TO_ASK
+from perdure.permissions import (
+    Explanation,
+    Gate,
+    Grants,
+    PathTarget,
+    PermissionRequest,
+    Rule,
+    Verdict,
+    allow_all,
+    deny_all,
+    later,
+)
 
 NO = Verdict(allow=False, reason="not by me")
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 import pytest
 
+from perdure import Status, Text, ToolCall, ToolResult, Usage, assistant
 from perdure._core.log.fold import fold_events
 from perdure._core.log.repair import (
     ENDING_CRASH_LOOP,
@@ -18,10 +19,13 @@ from perdure._core.log.repair import (
     build_repair_events,
     has_open_children,
 )
-from perdure._core.values.event import (
+from perdure.events import (
     EntriesLost,
+    Event,
     MessageAdded,
     ModelRequested,
+    QuestionAsked,
+    QuestionWithdrawn,
     RunEnded,
     RunStarted,
     SubagentFinished,
@@ -29,8 +33,6 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import Event, QuestionAsked, QuestionWithdrawn
-from perdure._core.values.message import Status, Text, ToolCall, ToolResult, Usage, assistant
 
 BEGUN = RunStarted("agent", run_id="r1")
 PRICED = ModelRequested(1, estimated_tokens=1_000_000, price_usd=(2.0, 8.0, None, None), run_id="r1")

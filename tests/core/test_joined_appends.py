@@ -6,18 +6,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Extension, Permissions, Tool, allow, before, react, tool
-from perdure._core.log.store import Lease
-from perdure._core.run.loop import run_turn
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.run.spec import Accepted
-from perdure._core.values.error import Fenced, StoreError
-from perdure._core.values.event import Entry, MessageAdded, ModelRequested, RunEnded, ToolFinished, ToolStarted
-from perdure._core.values.message import Message
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure import Agent, Extension, Message, Outcome, Permissions, StoreError, Tool, allow, tool
+from perdure.engines import Accepted, Run, react, run_turn
+from perdure.events import Entry, MessageAdded, ModelRequested, RunEnded, ToolFinished, ToolStarted
+from perdure.stores import Fenced, Lease, MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure.tools import before
 from tests.doubles import SECONDS, NotedStore, WaitingStore, kind, log_of, of
 
 pytestmark = pytest.mark.resumed

@@ -21,14 +21,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure._core.values import jsonable as plain
-from perdure._core.values.jsonable import (
-    MAX_ERROR_CHARACTERS,
-    error_message,
-    replace_surrogates,
-    short_repr,
-    to_jsonable,
-    to_text,
-)
+from perdure._core.values.jsonable import MAX_ERROR_CHARACTERS, error_message, replace_surrogates, short_repr, to_text
+from perdure.tools import to_jsonable
 
 # What JSON can hold exactly.
 json_values = st.recursive(

@@ -1,13 +1,9 @@
 """The progress of a session's last run, from the events that stores see."""
 
-from perdure._core.log.status import (
-    GIVEN_BY_SETTING,
-    NO_RUN,
-    REPORTED_SETTING,
-    LastRunProgress,
-    find_last_run_progress,
-)
-from perdure._core.values.event import Custom, Entry, RunEnded, RunResumed, RunStarted, RunWaiting, SessionConfigured
+from perdure._core.log.status import GIVEN_BY_SETTING, NO_RUN, REPORTED_SETTING
+from perdure.engines import find_last_run_progress
+from perdure.events import Custom, Entry, RunEnded, RunResumed, RunStarted, RunWaiting, SessionConfigured
+from perdure.stores import LastRunProgress
 
 
 def entries(*events):

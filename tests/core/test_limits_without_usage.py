@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, Permissions, Price, Request, Usage, allow, ask, later, open_store, tool
-from perdure._core.values.event import ReplyFinished
-from perdure._core.values.message import Message, Text, ToolCall
-from perdure._engines.planner import planner
-from perdure._engines.reflect import reflect
-from perdure._testing.model import Reply, ScriptedModel, call
+from perdure import Agent, Limits, Message, Permissions, Text, ToolCall, Usage, allow, ask, tool
+from perdure.engines import planner, reflect
+from perdure.events import ReplyFinished
+from perdure.models import Price, Request
+from perdure.permissions import later
+from perdure.stores import open_store
+from perdure.testing import Reply, ScriptedModel, call
 
 PRICE = Price(input_usd=1000, output_usd=1000)  # a dollar for a thousand tokens
 PROMPT = "word " * 80  # a hundred tokens

@@ -9,20 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import Image, Message, StopReason, StoreError, Text, ToolResult, Usage, user
 from perdure._core.log import codec
 from perdure._core.log.codec import (
     MAX_BRACKETS_UNCHECKED,
     VERSION,
-    decode_entry,
     decode_event,
     decode_events,
-    encode_entry,
     encode_event,
     encode_events,
     encode_events_as_msgpack,
 )
-from perdure._core.values.error import EntryTooNew, StoreError
-from perdure._core.values.event import (
+from perdure.events import (
     Custom,
     Entry,
     GuardrailTripped,
@@ -33,7 +31,7 @@ from perdure._core.values.event import (
     ToolFinished,
     Unknown,
 )
-from perdure._core.values.message import Image, Message, StopReason, Text, ToolResult, Usage, user
+from perdure.stores import EntryTooNew, decode_entry, encode_entry
 from tests.core.material import events, jsons, messages, texts, torn_texts
 
 

@@ -8,27 +8,48 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Extension, Limits, Session, Tool, auto_continue, max_turns, tool, when_tool_called
-from perdure._core.model.failover import failover
-from perdure._core.model.protocol import ModelInfo, Request, Settings
-from perdure._core.model.wrappers import retried
-from perdure._core.permission.gate import Permissions, later
-from perdure._core.run.loop import act, react, run_turn
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.run.spec import Accepted, Retry
-from perdure._core.run.stop import Halt, Nudge, Step, repeated_calls
-from perdure._core.tools.tool import ToolOutput
-from perdure._core.values.error import (
+from perdure import (
+    Agent,
     AllModelsFailed,
     EmptyReply,
+    Extension,
+    Limits,
+    Message,
     ModelError,
+    Outcome,
+    Permissions,
     ProviderDown,
     RateLimited,
     ReplyCutOff,
+    Retry,
+    Session,
+    Settings,
+    StopReason,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolOutput,
+    Usage,
     UsageError,
+    tool,
+    user,
 )
-from perdure._core.values.event import (
+from perdure.engines import (
+    Accepted,
+    Halt,
+    Nudge,
+    Run,
+    Step,
+    act,
+    auto_continue,
+    max_turns,
+    react,
+    repeated_calls,
+    run_turn,
+    when_tool_called,
+)
+from perdure.events import (
     AutoContinued,
     Custom,
     Entry,
@@ -50,10 +71,9 @@ from perdure._core.values.event import (
     TurnEnded,
     UsageReported,
 )
-from perdure._core.values.message import Message, StopReason, Text, Thinking, ToolCall, Usage, user
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls, pause, thinking
-from perdure._testing.recorder import Recorder
+from perdure.models import ModelInfo, Request, failover, retried
+from perdure.permissions import later
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause, thinking
 from tests.doubles import SECONDS, NotedStore, kind, log_of, of
 from tests.transcript import assert_valid
 

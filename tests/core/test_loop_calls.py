@@ -8,13 +8,26 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from perdure import Agent, Limits, Permissions, Skip, ToolContext, after, allow, before, tool, tool_from_schema
-from perdure._core.run.outcome import Outcome
-from perdure._core.tools.tool import ToolOutput
-from perdure._core.values.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
-from perdure._core.values.message import Image, Status, StopReason, Text, ToolCall, ToolResult, parts_to_text
-from perdure._testing.model import Reply, ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure import (
+    Agent,
+    Image,
+    Limits,
+    Outcome,
+    Permissions,
+    Status,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolContext,
+    ToolOutput,
+    ToolResult,
+    allow,
+    tool,
+)
+from perdure._core.values.message import parts_to_text
+from perdure.events import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
+from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
+from perdure.tools import Skip, after, before, tool_from_schema
 from tests.doubles import SECONDS, Held, LineCount, NotedStore, WaitingStore, log_of, of, rounds
 from tests.transcript import assert_valid
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, Session, ToolCall, Verdict, before, tool
-from perdure._core.log.store import Lease
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import CANCEL_GRACE_SECONDS, Run
+from perdure import Agent, Limits, Outcome, Session, Status, StoreError, ToolCall, tool
+from perdure._core.run.run import CANCEL_GRACE_SECONDS
 from perdure._core.values import faults
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import (
+from perdure.engines import Run
+from perdure.events import (
     CancelRequested,
     Entry,
     MessageAdded,
@@ -25,10 +23,10 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.message import Status
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls, pause
-from perdure._testing.recorder import Recorder
+from perdure.permissions import Verdict
+from perdure.stores import Lease
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from perdure.tools import before
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
 

@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, EffectNotStarted, Session, ToolContext, tool
+from perdure import Agent, EffectNotStarted, Session, Tool, ToolContext, tool
 from perdure._core.log.store import CONFIRMED_SECONDS
-from perdure._core.tools.tool import Tool
 from perdure._core.tools.worker.threads import THREAD_POOL
-from perdure._core.values.error import Fenced
-from perdure._core.values.event import ToolFinished, ToolStarted
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure.events import ToolFinished, ToolStarted
+from perdure.stores import Fenced, MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call, calls
 from tests.doubles import SECONDS, log_of, of, until
 
 

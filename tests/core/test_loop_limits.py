@@ -12,21 +12,20 @@ from perdure import (
     Limits,
     Permissions,
     Session,
+    Status,
     StoreError,
     ToolContext,
+    Usage,
     UsageError,
-    Verdict,
     ask,
-    later,
     tool,
 )
-from perdure._core.model.protocol import Price
-from perdure._core.run.stop import when_tool_called
-from perdure._core.values.event import ReplyFinished, RunEnded, TextDelta, ToolFinished, ToolStarted
-from perdure._core.values.message import Status, Usage
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls, pause
+from perdure.engines import when_tool_called
+from perdure.events import ReplyFinished, RunEnded, TextDelta, ToolFinished, ToolStarted
+from perdure.models import Price
+from perdure.permissions import Verdict, later
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, log_of, of, rounds
 from tests.transcript import assert_valid
 

@@ -7,27 +7,13 @@ from typing import Any, ClassVar
 import pytest
 from msgspec import Struct
 
-from perdure import (
-    Agent,
-    PermissionRequest,
-    Permissions,
-    Tool,
-    Verdict,
-    allow,
-    allow_all,
-    ask,
-    before,
-    deny,
-    deny_all,
-    tool,
-)
+from perdure import Agent, Permissions, Status, Tool, ToolResult, allow, ask, deny, tool
 from perdure._core.schema.parsing import arguments_hash
-from perdure._core.values.event import ErrorRaised, PermissionDecided, ToolStarted
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import Status, ToolResult
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.events import ErrorRaised, PermissionDecided, QuestionAsked, ToolStarted
+from perdure.permissions import PermissionRequest, Verdict, allow_all, deny_all
+from perdure.stores import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure.tools import before
 from tests.doubles import NotedStore, log_of, of
 from tests.transcript import assert_valid
 

@@ -2,23 +2,24 @@
 
 import pytest
 
-from perdure._core.log.fold import fold_entries, fold_events
+from perdure import Message, Status, Text, ToolCall, user
+from perdure._core.log.fold import fold_events
 from perdure._core.log.repair import ENDING_LOG_DAMAGED, INTERRUPTED_CALL_TEXT, build_repair_events
 from perdure._core.log.status import build_lost_entries_error, build_lost_input_error, mark_lost_entries
 from perdure._core.log.store import read_events
-from perdure._core.values.event import (
+from perdure.engines import fold_entries
+from perdure.events import (
     Custom,
     EntriesLost,
     Entry,
+    Event,
     MessageAdded,
     RunEnded,
     RunStarted,
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Message, Status, Text, ToolCall, user
-from perdure._stores.memory import MemoryStore
+from perdure.stores import MemoryStore
 
 
 def entry(seq: int, event: Event | None = None) -> Entry:

@@ -8,20 +8,14 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from perdure._core.values.error import ConfigError
-from perdure._core.values.message import (
-    MAX_TOKENS,
-    NO_USAGE,
-    PART_TYPES,
+from perdure import (
     UNCERTAIN_STATUSES,
     Audio,
     Citation,
+    ConfigError,
     Document,
     Image,
     Message,
-    Part,
-    Precision,
-    ResultPart,
     Status,
     StopReason,
     Text,
@@ -31,6 +25,16 @@ from perdure._core.values.message import (
     Usage,
     Video,
     assistant,
+    tool_message,
+    user,
+)
+from perdure._core.values.message import (
+    MAX_TOKENS,
+    NO_USAGE,
+    PART_TYPES,
+    Part,
+    Precision,
+    ResultPart,
     check_labels,
     clamp_usage,
     is_cost,
@@ -42,8 +46,6 @@ from perdure._core.values.message import (
     sanitize_citation,
     sanitize_part,
     to_parts,
-    tool_message,
-    user,
 )
 from tests.core.material import messages, parts, texts, usages
 

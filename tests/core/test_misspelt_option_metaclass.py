@@ -11,21 +11,12 @@ from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
 import perdure
-from perdure import (
-    Agent,
-    Compaction,
-    ConfigError,
-    Extension,
-    Limits,
-    Middleware,
-    Price,
-    Role,
-    Settings,
-    Skill,
-    Verdict,
-)
+from perdure import Agent, ConfigError, Extension, Limits, Middleware, Settings
 from perdure._core.values.checks import StrictOptionsMeta, UnresolvedSignatureMeta
-from perdure._testing.model import ScriptedModel
+from perdure.context import Compaction, Role, Skill
+from perdure.models import Price
+from perdure.permissions import Verdict
+from perdure.testing import ScriptedModel
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -9,19 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.model.protocol import (
-    ModelInfo,
-    Price,
-    Request,
+from perdure import (
+    Citation,
+    ConfigError,
+    Image,
+    Message,
+    ModelError,
     Settings,
-    assemble_reply,
-    find_empty_reply_reason,
-    model_info,
-    sanitize_reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+    user,
 )
+from perdure._core.model.protocol import find_empty_reply_reason, sanitize_reply
 from perdure._core.model.transcript import InputTokenEstimate
-from perdure._core.values.error import ConfigError, ModelError
-from perdure._core.values.event import (
+from perdure.events import (
     CitationAdded,
     ErrorRaised,
     ModelEvent,
@@ -32,20 +38,8 @@ from perdure._core.values.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure._core.values.message import (
-    Citation,
-    Image,
-    Message,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-    assistant,
-    user,
-)
-from perdure._testing.model import ScriptedModel
+from perdure.models import ModelInfo, Price, Request, assemble_reply, model_info
+from perdure.testing import ScriptedModel
 from tests.core.material import json_objects, media, texts, thoughts, torn_texts, usages
 
 FINISHED = ReplyFinished(usage=Usage(3, 4), model="m-1", provider="p")

@@ -10,39 +10,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perdure._core.model.budget import Budget
-from perdure._core.model.failover import failover
-from perdure._core.model.protocol import ModelInfo, Price, Request, Settings, model_info
-from perdure._core.model.wrappers import (
-    after,
-    around,
-    before,
-    compacted,
-    gated,
-    labelled,
-    observed,
-    retried,
-    shorten_text,
-    timed,
-    truncated,
-)
-from perdure._core.permission.gate import Permissions
-from perdure._core.permission.rules import allow
-from perdure._core.tools.tool import Skip, ToolOutput, tool, tool_from_schema
-from perdure._core.values.error import (
+from perdure import (
+    Agent,
     AllModelsFailed,
     AuthFailed,
+    Budget,
     ConfigError,
     ContextOverflow,
     EffectUnknown,
+    Image,
     ModelError,
+    Permissions,
     ProviderDown,
     RateLimited,
     ReplyCutOff,
+    Settings,
+    Status,
+    StopReason,
+    Text,
+    ToolCall,
     ToolError,
+    ToolOutput,
+    ToolResult,
+    Usage,
     UsageError,
+    allow,
+    assistant,
+    tool,
+    user,
 )
-from perdure._core.values.event import (
+from perdure._core.model.wrappers import labelled, shorten_text
+from perdure.events import (
     ErrorRaised,
     FailedOver,
     ReplyDiscarded,
@@ -53,12 +51,9 @@ from perdure._core.values.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure._core.values.message import Image, Status, StopReason, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, pause
-from perdure._testing.model_contract import check_model
-from perdure._testing.recorder import Recorder
+from perdure.models import ModelInfo, Price, Request, compacted, failover, gated, model_info, observed, retried
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, check_model, pause
+from perdure.tools import Skip, after, around, before, timed, tool_from_schema, truncated
 
 ASKED = Request(messages=(user("Hello"),))
 

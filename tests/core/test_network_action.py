@@ -2,11 +2,11 @@
 
 import pytest
 
-from perdure import Agent, Permissions, allow, ask, command, deny, later, tool
-from perdure._core.permission.grants import Grant, make_grant
-from perdure._core.permission.request import PermissionRequest, Verdict
-from perdure._core.permission.targets.command import NETWORK_ACTION, CommandPart, CommandTarget
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Grant, Permissions, allow, ask, deny, tool
+from perdure._core.permission.grants import make_grant
+from perdure._core.permission.targets.command import NETWORK_ACTION, CommandPart
+from perdure.permissions import CommandTarget, PermissionRequest, Verdict, command, later
+from perdure.testing import ScriptedModel, call
 
 
 def target(arguments):

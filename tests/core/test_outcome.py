@@ -4,24 +4,35 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Price, tool
-from perdure._core.log.past_runs import RunStep, ToolCallRecord
-from perdure._core.run.outcome import SHOWN, Outcome
-from perdure._core.values.error import UsageError
-from perdure._core.values.event import (
+from perdure import (
+    Agent,
+    Budget,
+    Outcome,
+    RunStep,
+    ToolCall,
+    ToolCallRecord,
+    ToolResult,
+    Usage,
+    UsageError,
+    assistant,
+    tool,
+    user,
+)
+from perdure._core.run.outcome import SHOWN
+from perdure.events import (
     Custom,
     Entry,
     MessageAdded,
     ModelRequested,
+    QuestionAsked,
     RunEnded,
     RunStarted,
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import ToolCall, ToolResult, Usage, assistant, user
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import Reply, ScriptedModel, call
+from perdure.models import Price
+from perdure.stores import MemoryStore
+from perdure.testing import Reply, ScriptedModel, call
 
 
 def outcome(**fields):

@@ -2,11 +2,12 @@
 
 import pytest
 
-from perdure._core.log.fold import State, fold_events
+from perdure import Usage, assistant, user
+from perdure._core.log.fold import fold_events
 from perdure._core.log.past_runs import PastRunTotals, add_run_cost, estimate_usage
-from perdure._core.values.event import MessageAdded, ModelRequested, RunEnded, RunStarted, SubagentFinished
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import NO_USAGE, Usage, assistant, user
+from perdure._core.values.message import NO_USAGE
+from perdure.engines import State
+from perdure.events import Event, MessageAdded, ModelRequested, RunEnded, RunStarted, SubagentFinished
 from tests.random_log import RandomLog, describe_state
 
 

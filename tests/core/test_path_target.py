@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import ConfigError
 from perdure._core.permission.targets.path import (
     PathPattern,
-    PathTarget,
     build_folder_pattern,
     match_steps,
     normalize_file_name,
     normalize_path_names,
     split_path,
 )
-from perdure._core.values.error import ConfigError
+from perdure.permissions import PathTarget
 
 HERE = "/srv/project"
 

@@ -1,7 +1,7 @@
 """Timers that stop counting while a person is asked."""
 
 from perdure._core.run.timer import PausableTimer
-from perdure._testing.clock import FakeClock
+from perdure.testing import FakeClock
 
 
 async def test_a_timer_counts_on_from_where_it_was_paused():

@@ -5,18 +5,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure._core.permission.gate import Permissions, later
-from perdure._core.permission.grants import Grant, Grants, check_grant_pattern, grants_from_log, list_offers, make_grant
-from perdure._core.permission.request import PermissionRequest, Verdict, build_permission_decided_event
-from perdure._core.permission.rules import allow, deny
-from perdure._core.permission.targets.command import CommandTarget
-from perdure._core.permission.targets.path import PathTarget
-from perdure._core.permission.targets.patterns import Target, command, path
-from perdure._core.permission.targets.text import UncomputableTarget
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._core.values.binding import ApprovalBinding
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import GrantRevoked, PermissionDecided
+from perdure import ConfigError, Grant, Permissions, allow, deny
+from perdure._core.permission.grants import check_grant_pattern, grants_from_log, list_offers, make_grant
+from perdure._core.permission.request import build_permission_decided_event
+from perdure.events import GrantRevoked, PermissionDecided
+from perdure.permissions import (
+    ApprovalBinding,
+    CommandTarget,
+    Grants,
+    PathTarget,
+    PermissionRequest,
+    Target,
+    UncomputableTarget,
+    UrlTarget,
+    Verdict,
+    command,
+    later,
+    path,
+)
 from tests.coming_from.shows import shows
 
 HERE = ApprovalBinding("tool", "boss", "store", "/project", "s@1")

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, ToolOutput, Verdict, later, tool
-from perdure._core.permission.request import NO_ANSWER, PermissionRequest
+from perdure import Agent, ConfigError, Permissions, ToolOutput, tool
+from perdure._core.permission.request import NO_ANSWER
 from perdure._core.run.tool_calls.questions import parse_verdicts, validate_verdicts
-from perdure._core.values.event_class import QuestionAsked
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.events import QuestionAsked
+from perdure.permissions import PermissionRequest, Verdict, later
+from perdure.testing import Recorder, ScriptedModel, call, calls
 
 
 def request(call_id: str, target: str = "ls") -> PermissionRequest:

@@ -5,21 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from perdure._core.permission.request import PermissionRequest
-from perdure._core.permission.rules import (
-    NO_RULE,
-    Rule,
-    RuleDecision,
-    allow,
-    ask,
-    decide_by_rules,
-    decide_by_strictest_layer,
-    deny,
-)
-from perdure._core.permission.targets.command import CommandTarget
-from perdure._core.permission.targets.path import PathTarget
-from perdure._core.permission.targets.patterns import Target, command, path, url
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError, allow, ask, deny
+from perdure._core.permission.rules import NO_RULE, RuleDecision, decide_by_rules, decide_by_strictest_layer
+from perdure.permissions import CommandTarget, PathTarget, PermissionRequest, Rule, Target, command, path, url
 
 
 def request(tool: str = "search", target: str | Target = "x", action: str = "") -> PermissionRequest:

@@ -5,24 +5,29 @@ from uuid import UUID
 
 import pytest
 
-from perdure._core.permission.request import PermissionRequest
-from perdure._core.permission.rules import allow, decide_by_rules, deny
-from perdure._core.permission.targets.command import CommandPart, CommandTarget
-from perdure._core.permission.targets.path import PathTarget
+from perdure import ConfigError, allow, deny
+from perdure._core.permission.rules import decide_by_rules
+from perdure._core.permission.targets.command import CommandPart
 from perdure._core.permission.targets.patterns import (
-    command,
     is_narrower_pattern,
     is_target_pattern,
     list_wider_patterns,
     match_restricting_rule,
     matches_allow_rule,
-    path,
     to_target,
+)
+from perdure._core.permission.targets.text import TextPattern
+from perdure.permissions import (
+    CommandTarget,
+    PathTarget,
+    PermissionRequest,
+    TextTarget,
+    UncomputableTarget,
+    UrlTarget,
+    command,
+    path,
     url,
 )
-from perdure._core.permission.targets.text import TextPattern, TextTarget, UncomputableTarget
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._core.values.error import ConfigError
 
 FILE, PAGE, LINE = PathTarget("/p/a.key", "/p"), UrlTarget.of("https://a.example/x"), CommandTarget.of("cat a.key")
 

@@ -7,23 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perdure._core.permission.gate import Explanation, Permissions, allow_all, deny_all, later
-from perdure._core.permission.grants import Grant, Grants, describe_rule, grants_from_log, make_grant
-from perdure._core.permission.request import (
-    NO_ANSWER,
-    NO_ONE_TO_ASK,
-    PermissionRequest,
-    Verdict,
-    build_permission_decided_event,
-    complete_verdicts,
-)
-from perdure._core.permission.rules import Rule, allow, ask, deny
-from perdure._core.permission.targets.command import CommandPart, CommandTarget
-from perdure._core.permission.targets.path import PathTarget
-from perdure._core.permission.targets.patterns import command
+from perdure import ConfigError, Grant, Permissions, allow, ask, deny
+from perdure._core.permission.grants import describe_rule, grants_from_log, make_grant
+from perdure._core.permission.request import NO_ANSWER, NO_ONE_TO_ASK, build_permission_decided_event, complete_verdicts
+from perdure._core.permission.targets.command import CommandPart
 from perdure._core.values.binding import NO_BINDING
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import GrantRevoked, PermissionDecided
+from perdure.events import GrantRevoked, PermissionDecided
+from perdure.permissions import (
+    CommandTarget,
+    Explanation,
+    Grants,
+    PathTarget,
+    PermissionRequest,
+    Rule,
+    Verdict,
+    allow_all,
+    command,
+    deny_all,
+    later,
+)
 from tests.core.material import torn_texts
 
 YES = Verdict(allow=True)

@@ -5,11 +5,23 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, Permissions, ToolContext, Verdict, ask, deny, later, tool
+from perdure import (
+    Agent,
+    Limits,
+    Message,
+    Permissions,
+    Status,
+    ToolCall,
+    ToolContext,
+    ToolOutput,
+    ask,
+    deny,
+    tool,
+    user,
+)
 from perdure._core.run.tool_calls.direct import ProgramCallExecutor
-from perdure._core.tools.tool import ToolOutput
 from perdure._core.values.clock import build_program_call_id, find_program_call_id
-from perdure._core.values.event import (
+from perdure.events import (
     LimitReached,
     MessageAdded,
     PermissionDecided,
@@ -18,10 +30,9 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.message import Message, Status, ToolCall, user
-from perdure._stores import open_store
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure.permissions import Verdict, later
+from perdure.stores import open_store
+from perdure.testing import FakeClock, ScriptedModel, call, calls
 from tests.doubles import Held, crashed, log_of, of
 
 

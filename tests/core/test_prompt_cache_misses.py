@@ -2,19 +2,12 @@
 
 from msgspec.structs import replace
 
-from perdure import Agent, Message, Settings, ToolContext, Usage, tool, user
-from perdure._core.model.cache import (
-    CacheReport,
-    PrefixChange,
-    PrefixComparer,
-    describe_prefix_change,
-    find_first_change,
-)
-from perdure._core.model.protocol import ModelInfo, Request, ToolSpec
+from perdure import Agent, CacheReport, Message, PrefixChange, Settings, ToolContext, Usage, assistant, tool, user
+from perdure._core.model.cache import PrefixComparer, describe_prefix_change, find_first_change
 from perdure._core.model.transcript import MessagesSnapshot
-from perdure._core.values.event import ModelRequested
-from perdure._core.values.message import assistant
-from perdure._testing.model import Reply, ScriptedModel, call
+from perdure.events import ModelRequested
+from perdure.models import ModelInfo, Request, ToolSpec
+from perdure.testing import Reply, ScriptedModel, call
 
 ONE, TWO, THREE = user("one"), assistant("two"), user("three")
 LOOK = ToolSpec("look", "Looks.", {"type": "object"})

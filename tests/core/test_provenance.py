@@ -2,17 +2,36 @@
 
 import pytest
 
-from perdure import Agent, Permissions, Verdict, allow, ask, deny, tool
-from perdure._core.log.fold import State, fold_events
+from perdure import (
+    Agent,
+    ConfigError,
+    Message,
+    Permissions,
+    Text,
+    ToolCall,
+    ToolOutput,
+    ToolResult,
+    allow,
+    ask,
+    assistant,
+    deny,
+    list_message_sources,
+    tool,
+    user,
+)
+from perdure._core.log.fold import fold_events
 from perdure._core.log.redaction import erase_event_content
-from perdure._core.tools.tool import ToolOutput
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import (
+from perdure._core.values.message import check_labels, merge_labels
+from perdure._core.values.provenance import list_event_sources
+from perdure.engines import State
+from perdure.events import (
     Compacted,
     Custom,
     InboxResolved,
     MessageAdded,
     ModelReplied,
+    QuestionAnswered,
+    QuestionAsked,
     ReplyDiscarded,
     RunStarted,
     SessionConfigured,
@@ -20,20 +39,9 @@ from perdure._core.values.event import (
     SkillLoaded,
     ToolFinished,
 )
-from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
-from perdure._core.values.message import (
-    Message,
-    Text,
-    ToolCall,
-    ToolResult,
-    assistant,
-    check_labels,
-    merge_labels,
-    user,
-)
-from perdure._core.values.provenance import list_event_sources, list_message_sources
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.permissions import Verdict
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call
 
 RESULT = ToolResult("c1", "fetch", (Text("page"),), labels=("untrusted",))
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-from perdure import Agent, Permissions, tool
+from perdure import Agent, Message, Permissions, Status, ToolCall, tool
 from perdure._core.model.protocol import sanitize_reply
-from perdure._core.permission.request import Verdict
 from perdure._core.run.tool_calls.preparation import APPROVED, build_permission_only_tool
-from perdure._core.values.message import Message, Status, ToolCall
-from perdure._testing.model import ScriptedModel
+from perdure.permissions import Verdict
+from perdure.testing import ScriptedModel
 
 CALL = ToolCall("mcpr_1", "wiki_ask", '{"page": "rain"}', run_by_provider=True)
 

@@ -8,33 +8,32 @@ import pytest
 from perdure import (
     Agent,
     ConfigError,
-    PermissionRequest,
+    Message,
     Permissions,
-    Post,
     Session,
+    Status,
+    StopReason,
+    ToolCall,
     ToolContext,
     UsageError,
-    Verdict,
-    later,
     tool,
     user,
 )
 from perdure._core.run.tool_calls.questions import validate_answer
-from perdure._core.values.event import (
+from perdure.events import (
     MessageAdded,
     PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
     RunEnded,
     RunStarted,
     RunWaiting,
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
-from perdure._core.values.message import Message, Status, StopReason, ToolCall
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.permissions import PermissionRequest, Verdict, later
+from perdure.stores import MemoryStore, Post
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, crashed, log_of, of, until
 from tests.transcript import assert_valid
 

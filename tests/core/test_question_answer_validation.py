@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.permission.request import PermissionRequest, Verdict
+from perdure import ConfigError
 from perdure._core.run.tool_calls.questions import build_decline_body, check_slot_answer, validate_answer
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event_class import QuestionAsked
+from perdure.events import QuestionAsked
+from perdure.permissions import PermissionRequest, Verdict
 
 REQUEST = PermissionRequest("c", "shell", "run", "ls", {"x": 1}, "hash", True, "s", "r")
 NUMBER: dict[str, Any] = {"type": "integer"}

@@ -7,9 +7,9 @@ import pytest
 
 from perdure import Agent, Extension
 from perdure._core.run.requests import label_requests
-from perdure._core.run.run import Run
-from perdure._core.values.event import ErrorRaised, ModelRequested
-from perdure._testing.model import ScriptedModel
+from perdure.engines import Run
+from perdure.events import ErrorRaised, ModelRequested
+from perdure.testing import ScriptedModel
 
 
 def broken(_run: Run) -> str:

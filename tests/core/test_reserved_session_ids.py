@@ -2,6 +2,7 @@
 
 import pytest
 
+from perdure import ConfigError
 from perdure._core.log.reserved_ids import (
     RuntimeSessionId,
     check_not_reserved,
@@ -10,9 +11,7 @@ from perdure._core.log.reserved_ids import (
     is_listed,
     is_schedule_session,
 )
-from perdure._core.values.error import ConfigError
-from perdure._stores.memory import MemoryStore
-from perdure._stores.wrappers.namespace import namespaced
+from perdure.stores import MemoryStore, namespaced
 
 
 @pytest.mark.parametrize(

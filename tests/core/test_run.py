@@ -9,19 +9,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Limits, Permissions, ToolContext, later, tool
-from perdure._core.model.protocol import Price
-from perdure._core.run.loop import act, react, run_turn
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.run.spec import Retry
-from perdure._core.values.error import ConfigError, ProviderDown, UsageError
-from perdure._core.values.event import Custom, ErrorRaised, MessageAdded, ModelRequested, RunEnded, ToolProgress
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import Usage, user
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure import (
+    Agent,
+    ConfigError,
+    Limits,
+    Outcome,
+    Permissions,
+    ProviderDown,
+    Retry,
+    ToolContext,
+    Usage,
+    UsageError,
+    tool,
+    user,
+)
+from perdure.engines import Run, act, react, run_turn
+from perdure.events import Custom, ErrorRaised, MessageAdded, ModelRequested, QuestionAsked, RunEnded, ToolProgress
+from perdure.models import Price
+from perdure.permissions import later
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call
 from tests.doubles import SECONDS, Held, log_of, of, rounds, until
 
 pytestmark = pytest.mark.resumed

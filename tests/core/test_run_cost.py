@@ -2,12 +2,12 @@
 
 import pytest
 
-from perdure._core.log.fold import State, fold_events
+from perdure import Usage, assistant
+from perdure._core.log.fold import fold_events
 from perdure._core.log.past_runs import find_cost_usd
-from perdure._core.model.protocol import Price
-from perdure._core.values.event import MessageAdded, ModelRequested, RunEnded, RunStarted
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Usage, assistant
+from perdure.engines import State
+from perdure.events import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
+from perdure.models import Price
 
 DOLLAR_PER_TOKEN = Price(input_usd=1e6, output_usd=0).to_tuple()
 

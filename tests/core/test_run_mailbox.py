@@ -4,18 +4,18 @@ import gc
 
 import pytest
 
-from perdure import Post, user
+from perdure import user
 from perdure._core.people.inbox import build_resolution_post, list_inbox_items
 from perdure._core.people.mailbox import (
-    Mailbox,
     build_host_event_post,
     build_message_post,
     build_revocation_post,
     build_slot_closing_post,
     list_posted_events,
 )
-from perdure._core.values.event import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, ValueKept
-from perdure._core.values.event_class import SlotClosed
+from perdure.engines import Mailbox
+from perdure.events import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed, ValueKept
+from perdure.stores import Post
 
 
 def texts(events):

@@ -20,19 +20,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import ConfigError, Invalid, Problem
 from perdure._core.schema import checker
 from perdure._core.schema import parameters as schema
-from perdure._core.schema.parameters import (
+from perdure._core.schema.parameters import check_json_schema
+from perdure._core.schema.parsing import arguments_hash, parse_arguments
+from perdure.tools import (
     build_parameters_from_json_schema,
-    check_json_schema,
     check_value,
     convert_value,
     json_schema_for_type,
     parameters_from_function,
 )
-from perdure._core.schema.parsing import arguments_hash, parse_arguments
-from perdure._core.schema.problems import Invalid, Problem
-from perdure._core.values.error import ConfigError
 
 D = TypeVar("D")
 
@@ -619,7 +618,7 @@ def test_reading_and_hashing_arguments_are_offered_here():
 def test_validators_are_imported_when_they_are_needed():
     program = """
 import sys
-from perdure._core.schema.parameters import convert_value, parameters_from_function
+from perdure.tools import convert_value, parameters_from_function
 def weather(city: str, days: int = 3): ...
 parameters_from_function(weather)[0].parse({"city": "Oslo"})
 convert_value({"a": "5"}, dict[str, int])

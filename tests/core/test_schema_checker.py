@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import ConfigError, Invalid
 from perdure._core.schema import checker as schema_checker
 from perdure._core.schema.checker import SchemaChecker, check_simple_schema
-from perdure._core.schema.problems import MAX_KEPT_PROBLEMS, Invalid
-from perdure._core.values.error import ConfigError
+from perdure._core.schema.problems import MAX_KEPT_PROBLEMS
 
 
 def texts(checker: SchemaChecker, value: Any) -> list[str]:

@@ -4,17 +4,14 @@ from typing import Any
 
 import msgspec
 
-from perdure import Agent, Extension, ToolContext, tool
+from perdure import Agent, Extension, ToolContext, tool, user
 from perdure._core.log.redaction import RelatedRunsRedaction
-from perdure._core.model.protocol import Model, Request
 from perdure._core.model.wrappers import WrappedModel
-from perdure._core.run.run import Run
-from perdure._core.values.event import TextDelta, ThinkingDelta, ToolProgress
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import user
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, thinking
-from perdure._testing.recorder import Recorder
+from perdure.engines import Run
+from perdure.events import Event, TextDelta, ThinkingDelta, ToolProgress
+from perdure.models import Model, Request
+from perdure.stores import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call, thinking
 
 
 class Starred:

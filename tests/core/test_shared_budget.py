@@ -7,23 +7,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure import Agent, ConfigError, Image, Limits, Message, Price, Request, Settings, Usage, assistant, tool, user
+from perdure import (
+    Agent,
+    Budget,
+    ConfigError,
+    Image,
+    Limits,
+    Message,
+    OutOfBudget,
+    ProviderDown,
+    Settings,
+    Usage,
+    assistant,
+    tool,
+    user,
+)
 from perdure._core.model import budget as shared_budget
 from perdure._core.model.budget import (
     DEFAULT_OUTPUT_TOKENS,
     MEDIA_TOKENS,
     MIN_OUTPUT_TOKENS,
     OVERHEAD_TOKENS,
-    Budget,
     MaxInputTokenEstimate,
-    budgeted,
     estimate_max_input_tokens,
 )
-from perdure._core.model.protocol import ModelInfo, ToolSpec
 from perdure._core.model.transcript import MessagesSnapshot
-from perdure._core.model.wrappers import retried
-from perdure._core.values.error import OutOfBudget, ProviderDown
-from perdure._core.values.event import (
+from perdure.events import (
     MessageAdded,
     ModelEvent,
     ReplyFinished,
@@ -32,8 +41,8 @@ from perdure._core.values.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._work.replay.replay import replay
+from perdure.models import ModelInfo, Price, Request, ToolSpec, budgeted, retried
+from perdure.testing import Reply, ScriptedModel, call, replay
 from tests.doubles import log_of, of
 
 PRICE = Price(input_usd=1.0, output_usd=10.0)

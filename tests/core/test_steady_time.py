@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from perdure._core.values.clock import describe_jump, get_steady_time
-from perdure._testing.clock import FakeClock
+from perdure.testing import FakeClock
 
 pytestmark = pytest.mark.filterwarnings("error")
 DAY = 86_400.0

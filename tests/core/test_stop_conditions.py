@@ -8,26 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.run.stop import (
-    GUARDRAILS,
+from perdure import ConfigError, Limits, Status, ToolCall, ToolResult, assistant, tool_message, user
+from perdure._core.run.stop import GUARDRAILS, call_guardrails, evaluate_condition, evaluate_guardrails, rebuild_steps
+from perdure.engines import (
     Halt,
-    Limits,
     Nudge,
     Step,
     all_of,
     any_of,
-    call_guardrails,
-    evaluate_condition,
-    evaluate_guardrails,
     max_turns,
     mistakes,
     none_of,
-    rebuild_steps,
     repeated_calls,
     when_tool_called,
 )
-from perdure._core.values.error import ConfigError
-from perdure._core.values.message import Status, ToolCall, ToolResult, assistant, tool_message, user
 
 
 def step(*calls, turn=1, statuses=()):

@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 
+from perdure import StoreError
 from perdure._core.log.store import (
     CONFIRMED_SECONDS,
     EntryIdSource,
-    Lease,
     Log,
-    NonBlockingAppendStore,
     SessionKeyStore,
-    SessionPlace,
-    Store,
     cancel_and_await_tasks,
     finish_before_cancel,
     get_process_wide_session_key,
@@ -23,12 +20,10 @@ from perdure._core.log.store import (
     run_to_completion,
     wait_despite_cancel,
 )
-from perdure._core.values.clock import SYSTEM_CLOCK
-from perdure._core.values.error import Conflict, Fenced, StoreError
-from perdure._core.values.event import Custom, Entry
-from perdure._core.values.event_class import Event
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
+from perdure.engines import SYSTEM_CLOCK
+from perdure.events import Custom, Entry, Event
+from perdure.stores import Conflict, Fenced, Lease, MemoryStore, NonBlockingAppendStore, SessionPlace, Store
+from perdure.testing import FakeClock
 from tests.doubles import SECONDS, NotedStore, WaitingStore, rounds, until
 
 

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, tool
+from perdure import Agent, ConfigError, Limits, tool
 from perdure._core.tools.worker import threads as thread
 from perdure._core.tools.worker.threads import THREAD_POOL, ThreadPool
-from perdure._core.values.error import ConfigError
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure.testing import ScriptedModel, call, calls
 
 PATIENCE = 30.0
 """Seconds after which something that should happen at once has not happened."""

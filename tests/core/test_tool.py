@@ -14,18 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import Agent, ConfigError, Invalid, Status, Tool, Toolbox, ToolContext, ToolOutput, tool
 from perdure._core.log.redaction import RelatedRunsRedaction
-from perdure._core.model.protocol import ToolSpec
-from perdure._core.schema.problems import Invalid
-from perdure._core.tools.context import ToolContext
-from perdure._core.tools.tool import Tool, ToolOutput, tool, tool_from_schema
-from perdure._core.tools.toolbox import Toolbox
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import ToolProgress
-from perdure._core.values.message import Status
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure.events import ToolProgress
+from perdure.models import ToolSpec
+from perdure.testing import Recorder, ScriptedModel, call
+from perdure.tools import tool_from_schema
 from tests.core import isolated_tools
 
 NO_CONTEXT: ToolContext[Any] = ToolContext(cast("Any", None), "c", "t")

@@ -7,27 +7,32 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, EffectNotStarted, EffectUnknown, Limits, ToolContext, ToolError, tool
-from perdure._core.log.fold import State
+from perdure import (
+    Agent,
+    EffectNotStarted,
+    EffectUnknown,
+    Limits,
+    Permissions,
+    RunOptions,
+    Status,
+    Tool,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    tool,
+)
 from perdure._core.log.repair import READ_IS_REPEATABLE
 from perdure._core.log.store import Log
-from perdure._core.model.wrappers import after, before
-from perdure._core.people.mailbox import Mailbox
-from perdure._core.permission.gate import Permissions, allow_all
-from perdure._core.run.run import Run
-from perdure._core.run.spec import RunOptions, RunPlace, RunSpec
 from perdure._core.run.tool_calls.execution import PreparedCall, run_call
 from perdure._core.tools.results import describe_error
-from perdure._core.tools.tool import Tool
-from perdure._core.tools.toolbox import Toolbox
-from perdure._core.values.clock import SYSTEM_CLOCK
-from perdure._core.values.event import ErrorRaised, ToolFinished, ToolStarted
-from perdure._core.values.message import Status, ToolCall, ToolResult
-from perdure._core.watch import Fanout
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.engines import SYSTEM_CLOCK, Mailbox, Run, RunPlace, RunSpec, State
+from perdure.events import ErrorRaised, Fanout, ToolFinished, ToolStarted
+from perdure.permissions import allow_all
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
+from perdure.tools import after, before
 from tests.doubles import SECONDS, Held, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
 

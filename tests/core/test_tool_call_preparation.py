@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, Skip, tool
-from perdure._core.model.wrappers import before
-from perdure._core.tools.tool import Tool
-from perdure._core.values.message import Status, ToolCall
-from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure import Agent, Limits, Status, Tool, ToolCall, tool
+from perdure.testing import Reply, ScriptedModel, call, calls
+from perdure.tools import Skip, before
 
 made: list[str] = []
 

@@ -5,28 +5,12 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    ConfigError,
-    Grant,
-    Grants,
-    PathTarget,
-    Permissions,
-    ToolContext,
-    Verdict,
-    allow,
-    allow_all,
-    ask,
-    deny,
-    path,
-    tool,
-)
+from perdure import Agent, ConfigError, Grant, Permissions, ToolContext, allow, ask, deny, tool
 from perdure._core.permission.inherited import restrict_gate
-from perdure._core.permission.targets.text import TextTarget
-from perdure._core.values.event import Custom, ToolProgress, ToolStarted, ValueKept
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure.events import Custom, ToolProgress, ToolStarted, ValueKept
+from perdure.permissions import Grants, PathTarget, TextTarget, Verdict, allow_all, path
+from perdure.stores import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call
 from tests.doubles import log_of, of
 
 pytestmark = pytest.mark.resumed

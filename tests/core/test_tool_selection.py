@@ -4,8 +4,8 @@ from typing import Any
 
 from perdure import Agent, Extension, Toolbox, ToolContext, tool
 from perdure._core.run.toolset import store_loaded_tools
-from perdure._core.values.event import ToolsChanged, ValueKept
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import ToolsChanged, ValueKept
+from perdure.testing import ScriptedModel, call
 from tests.doubles import log_of, of
 
 

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from perdure import Agent, Limits, ToolContext, tool, tool_from_schema
+from perdure import Agent, ConfigError, Limits, ToolContext, tool
 from perdure._core.tools.worker import main, process
 from perdure._core.tools.worker.process import MAX_IDLE_WORKERS, WORKERS, ToolWorkerProcess, locate_isolated_function
-from perdure._core.values.error import ConfigError
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
+from perdure.tools import tool_from_schema
 from tests.core import isolated_tools
 
 
@@ -111,7 +111,7 @@ async def test_a_tool_is_killed_at_its_deadline(tmp_path):
 HOST = """
 import asyncio, sys
 from perdure import Agent
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 from tests.core.isolated_tools import compute
 asyncio.run(Agent(ScriptedModel(call("compute", path=sys.argv[1])), tools=[compute]).run("Go."))
 """
@@ -133,7 +133,7 @@ async def test_a_host_that_is_killed_leaves_no_worker(tmp_path):
 
 SCRIPT = """
 from perdure import Agent, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 
 @tool(isolate=True)
 def double(n: int) -> int:

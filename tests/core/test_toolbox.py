@@ -4,11 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure import ToolContext, tool
+from perdure import ConfigError, Tool, Toolbox, ToolContext, tool
 from perdure._core.model.cache import hash_request_part
-from perdure._core.tools.tool import Tool
-from perdure._core.tools.toolbox import Toolbox
-from perdure._core.values.error import ConfigError
 
 
 def named(name: str) -> Tool[..., Any]:

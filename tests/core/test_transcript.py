@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from perdure import Message, Text, ToolCall, ToolResult, Usage, assistant, tool_message, user
 from perdure._core.model.transcript import (
     InputTokenEstimate,
     MessagesSnapshot,
@@ -11,7 +12,6 @@ from perdure._core.model.transcript import (
     add_passing_messages,
     shorten_message_for_model,
 )
-from perdure._core.values.message import Message, Text, ToolCall, ToolResult, Usage, assistant, tool_message, user
 
 
 def words(messages: Iterable[Message]) -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from perdure import ToolError
+from perdure import Status, StopReason, Text, ToolCall, ToolError, ToolResult
 from perdure._core.tools.results import (
     build_call_limit_result,
     build_denied_result,
@@ -16,7 +16,6 @@ from perdure._core.tools.results import (
     build_uncertain_result,
     describe_error,
 )
-from perdure._core.values.message import Status, StopReason, Text, ToolCall, ToolResult
 
 CALL = ToolCall("c1", "look", "{}")
 

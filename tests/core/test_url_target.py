@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.permission.targets.url import UrlPattern, UrlTarget, build_host_pattern, normalize_host
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure._core.permission.targets.url import UrlPattern, build_host_pattern, normalize_host
+from perdure.permissions import UrlTarget
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import Invalid, Problem
 from perdure._core.schema.problems import (
     MAX_PROBLEMS,
-    Invalid,
-    Problem,
     format_path,
     format_value,
     missing_key_problem,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from perdure import ConfigError
 from perdure._core.schema import work_bound
 from perdure._core.schema.work_bound import (
     MAX_CHECKS_PER_VALUE,
@@ -22,7 +23,6 @@ from perdure._core.schema.work_bound import (
     estimate_validation_cost,
     is_nested_deeper,
 )
-from perdure._core.values.error import ConfigError
 
 HEAVY = {"allOf": [{"pattern": "(?=a)"}] * 60}
 """A part that weighs more than a value may: the match of a pattern that backtracks counts as 2,000 checks."""

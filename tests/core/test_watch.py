@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, tool
+from perdure import Agent, ConfigError, Limits, Subscription, tool, user
 from perdure._core import watch
-from perdure._core.buffer import BufferStats
-from perdure._core.values.clock import SYSTEM_CLOCK
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import (
+from perdure._core.watch import MAX_MERGED_CHARACTERS
+from perdure.engines import SYSTEM_CLOCK
+from perdure.events import (
+    BufferStats,
     Entry,
+    Event,
+    Fanout,
     Lagged,
     MessageAdded,
     TextDelta,
@@ -25,10 +27,7 @@ from perdure._core.values.event import (
     TurnStarted,
     WatcherDropped,
 )
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import user
-from perdure._core.watch import MAX_MERGED_CHARACTERS, Fanout, Subscription
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 
 SECONDS = 30
 

@@ -7,14 +7,11 @@ import logging
 from typing import Any
 
 from perdure import Agent, ProviderDown, ToolContext, tool
-from perdure._core.log.codec import encode_entry
-from perdure._core.tools.slots import Showable
-from perdure._core.values.event import TextDelta, ToolProgress
-from perdure._core.values.event_class import SlotOpened
-from perdure._runtime.subagents.delegation import delegation
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure.events import SlotOpened, TextDelta, ToolProgress
+from perdure.people import Showable
+from perdure.stores import encode_entry, open_store
+from perdure.testing import Recorder, ScriptedModel, call
+from perdure.tools import delegation
 from tests.credentials.shapes import all_fields
 
 SECONDS = 20.0

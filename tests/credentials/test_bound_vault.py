@@ -4,17 +4,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, ToolError, UrlTarget, allow_all, tool
-from perdure._credentials.credentialed import credentialed
-from perdure._credentials.vault import (
-    BoundVault,
-    MemoryVault,
-    SecretBinding,
-    check_secret_use,
-    first_of,
-    list_local_secret_names,
-)
-from perdure._testing.model import ScriptedModel
+from perdure import Agent, ConfigError, ToolError, tool
+from perdure._credentials.vault import check_secret_use, list_local_secret_names
+from perdure.permissions import BoundVault, MemoryVault, SecretBinding, UrlTarget, allow_all, credentialed, first_of
+from perdure.testing import ScriptedModel
 
 KEY = "s3cr3t-value"
 HARBOUR = "https://harbour.example"

@@ -3,10 +3,10 @@
 import gc
 
 from perdure import Agent
-from perdure._core.values.event import TextDelta
 from perdure._credentials.redacted_model import CombinedRedactor
-from perdure._credentials.redactor import Redactor
-from perdure._testing.model import ScriptedModel
+from perdure.events import TextDelta
+from perdure.permissions import Redactor
+from perdure.testing import ScriptedModel
 
 KEY, PIN = "s3cr3t-value", "0th3r-v4lue"
 

@@ -8,23 +8,20 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, ToolContext, Verdict, tool
-from perdure._core.values.event import (
+from perdure import Agent, ConfigError, Permissions, Status, ToolContext, tool
+from perdure._credentials.credentialed import RedactingContext
+from perdure.events import (
     InboxAdded,
     PermissionDecided,
+    QuestionAsked,
     RunEnded,
     ToolFinished,
     ToolProgress,
     ToolStarted,
     ValueKept,
 )
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import Status
-from perdure._credentials.credentialed import RedactingContext, credentialed
-from perdure._credentials.redactor import Redactor
-from perdure._credentials.vault import MemoryVault
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure.permissions import MemoryVault, Redactor, Verdict, credentialed
+from perdure.testing import Recorder, ScriptedModel, call
 
 KEY = "s3cr3t-value"
 VAULT = MemoryVault({"key": KEY, "other": "another-value"})

@@ -11,10 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from perdure import Agent, tool
-from perdure._credentials.credentialed import credentialed
-from perdure._credentials.fixed_redactor import FixedSecretsRedactor
-from perdure._credentials.vault import MemoryVault
-from perdure._testing.model import ScriptedModel, call
+from perdure.permissions import FixedSecretsRedactor, MemoryVault, credentialed
+from perdure.testing import ScriptedModel, call
 
 VALUES = {
     "token": "sk-live-4fT9xQ2mZp7LwB1r",

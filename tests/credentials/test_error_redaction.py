@@ -8,8 +8,8 @@ from typing import Any, Self
 import pytest
 
 from perdure import EffectNotStarted, RateLimited, ToolError
-from perdure._credentials.fixed_redactor import FixedSecretsRedactor
 from perdure._credentials.redactor import has_secret, redact_error
+from perdure.permissions import FixedSecretsRedactor
 
 KEY = "s3cr3t-value"
 SCRUBBER = FixedSecretsRedactor({"key": KEY})

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from perdure import ConfigError
-from perdure._credentials.file_vault import FileVault
+from perdure.permissions import FileVault
 
 ODD = 'with "quotes", a \\ and\na line = # more'
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perdure import ToolOutput
-from perdure._core.values.event import CitationAdded, MessageAdded, ToolFinished, ToolProgress
-from perdure._core.values.message import Citation, Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
-from perdure._credentials.fixed_redactor import FixedSecretsRedactor, RedactingStream
+from perdure import Citation, Document, Image, Message, Text, Thinking, ToolCall, ToolOutput, ToolResult, user
 from perdure._credentials.forms import list_secret_forms
+from perdure.events import CitationAdded, MessageAdded, ToolFinished, ToolProgress
+from perdure.permissions import FixedSecretsRedactor, RedactingStream
 from tests.credentials.shapes import SECRETS, forms, hits
 
 KEY = 's3cr3t/v+l u"e'

@@ -4,20 +4,18 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, AuthFailed
-from perdure._core.model.protocol import Request
-from perdure._core.model.protocol import assemble_reply as assembled
-from perdure._core.values.event import (
+from perdure import Agent, AuthFailed, Message, Text, assistant, user
+from perdure.events import (
     ReplyFinished,
     RetryScheduled,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
 )
-from perdure._core.values.message import Message, Text, assistant, user
-from perdure._credentials.redacted_model import redacted_model
-from perdure._credentials.redactor import Redactor
-from perdure._testing.model import ScriptedModel
+from perdure.models import Request
+from perdure.models import assemble_reply as assembled
+from perdure.permissions import Redactor, redacted_model
+from perdure.testing import ScriptedModel
 
 KEY = "s3cr3t-value"
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._credentials.fixed_redactor import FixedSecretsRedactor
 from perdure._credentials.hidden_forms import ObfuscatedSecretFinder
+from perdure.permissions import FixedSecretsRedactor
 
 VALUES = {
     "token": "sk-live-4fT9xQ2mZp7LwB1r",

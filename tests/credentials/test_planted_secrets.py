@@ -14,21 +14,14 @@ import click.testing
 import msgspec
 import pytest
 
-from perdure import Agent, ProviderDown, ToolContext, ToolOutput, replay, tool
+from perdure import Agent, Document, ProviderDown, Text, ToolContext, ToolOutput, tool
 from perdure._cli.main import root_command
-from perdure._core.log.codec import encode_entry
-from perdure._core.tools.slots import Showable
-from perdure._core.values.event import TextDelta, ToolProgress
-from perdure._core.values.message import Document, Text
-from perdure._credentials.credentialed import credentialed
 from perdure._credentials.forms import SecretFormFinder
-from perdure._credentials.redacted_model import redacted_model
-from perdure._credentials.redactor import Redactor
-from perdure._credentials.vault import MemoryVault
-from perdure._runtime.transfer import export_session
-from perdure._stores import open_store
-from perdure._testing.model import Reply, ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.events import TextDelta, ToolProgress
+from perdure.people import Showable
+from perdure.permissions import MemoryVault, Redactor, credentialed, redacted_model
+from perdure.stores import encode_entry, export_session, open_store
+from perdure.testing import Recorder, Reply, ScriptedModel, call, calls, replay
 from tests.credentials.crowd import leaked
 from tests.credentials.shapes import SECRETS, all_fields, forms, hits
 

@@ -5,11 +5,9 @@ import gc
 import pytest
 
 from perdure import ConfigError, ToolError
-from perdure._core.values.event import ErrorRaised, TextDelta, ToolStarted
-from perdure._core.values.event_class import QuestionAsked
-from perdure._credentials.redactor import MAX_VALUES, Redactor
-from perdure._credentials.secret import Secret
-from perdure._credentials.vault import MemoryVault
+from perdure._credentials.redactor import MAX_VALUES
+from perdure.events import ErrorRaised, QuestionAsked, TextDelta, ToolStarted
+from perdure.permissions import MemoryVault, Redactor, Secret
 
 KEY = "s3cr3t-value"
 

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from perdure import ConfigError
-from perdure._core.values.jsonable import to_jsonable, to_text
-from perdure._credentials.secret import Secret, check_secret_value
+from perdure._core.values.jsonable import to_text
+from perdure._credentials.secret import check_secret_value
+from perdure.permissions import Secret
+from perdure.tools import to_jsonable
 
 VALUE = "s3cr3t-value"
 

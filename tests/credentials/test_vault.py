@@ -6,16 +6,8 @@ import types
 import pytest
 
 from perdure import ConfigError
-from perdure._credentials.file_vault import FileVault
-from perdure._credentials.secret import Secret
-from perdure._credentials.vault import (
-    EnvironmentVault,
-    KeyringVault,
-    MemoryVault,
-    first_of,
-    list_local_secret_names,
-    list_secret_names,
-)
+from perdure._credentials.vault import list_local_secret_names, list_secret_names
+from perdure.permissions import EnvironmentVault, FileVault, KeyringVault, MemoryVault, Secret, first_of
 
 
 def test_a_vault_in_memory_knows_what_it_was_given():

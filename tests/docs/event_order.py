@@ -13,23 +13,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure import (
-    Agent,
-    PermissionRequest,
-    Permissions,
-    ProviderDown,
-    Session,
-    ToolContext,
-    Verdict,
-    later,
-    retried,
-    tool,
-)
-from perdure._core.values.event import (
+from perdure import Agent, Permissions, ProviderDown, Session, ToolContext, tool
+from perdure.events import (
     CancelRequested,
     Entry,
+    Event,
     MessageAdded,
     PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
     ReplyDiscarded,
     ReplyFinished,
     RunEnded,
@@ -44,10 +36,9 @@ from perdure._core.values.event import (
     TurnEnded,
     TurnStarted,
 )
-from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls, pause
-from perdure._testing.recorder import Recorder
+from perdure.models import retried
+from perdure.permissions import PermissionRequest, Verdict, later
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
 from tests.docs.pages import ROOT
 
 # -- the runs ----------------------------------------------------------------------------------------------------------

@@ -65,8 +65,8 @@ def test_a_block_that_prints_something_else_is_noticed(tmp_path, text, complaint
 
 def test_a_provider_and_a_price_that_a_page_registers_are_gone_after_the_page(tmp_path):
     text = """
-        from perdure._core.model.protocol import Price
-        from perdure._models.registry import register, set_price
+        from perdure.models import Price
+        from perdure.models import register, set_price
         register("the page's own", print)
         set_price("the page's own", "small", Price(input_usd=1.0, output_usd=1.0))
         """

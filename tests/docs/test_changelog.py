@@ -4,8 +4,8 @@ import re
 
 from click.testing import CliRunner
 
+from perdure import __version__
 from perdure._cli.main import root_command
-from perdure._version import __version__
 from tests.architecture.source import ROOT
 
 HEADING = re.compile(r"^## \[([^]]+)\]", re.MULTILINE)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perdure._core.values.event import EVENTS
+from perdure.events import EVENTS
 from tests.architecture.source import modules
 from tests.docs.event_order import CRASHES, RUNS, draw
 from tests.docs.pages import ROOT, blocks_of

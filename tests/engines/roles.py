@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure import Agent, Tool, tool
-from perdure._core.model.protocol import Request
-from perdure._core.values.message import Message
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, Message, Tool, tool
+from perdure.models import Request
+from perdure.testing import ScriptedModel, call, calls
 
 PLAN = (
     '[{"id": "a", "description": "note one"}, {"id": "b", "description": "note two"},'

@@ -6,17 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure import Limits, Permissions, Price, later
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.run.spec import PrivateRunTask
-from perdure._core.values.error import ProviderDown
-from perdure._core.values.event import ErrorRaised, TextDelta
-from perdure._engines.private_run import run_privately
-from perdure._engines.reflect import NOT_REVISED_REASON, reflect
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, call
-from perdure._testing.recorder import Recorder
+from perdure import Limits, Outcome, Permissions, ProviderDown
+from perdure._engines.reflect import NOT_REVISED_REASON
+from perdure.engines import PrivateRunTask, Run, reflect, run_privately
+from perdure.events import ErrorRaised, TextDelta
+from perdure.models import Price
+from perdure.permissions import later
+from perdure.testing import FakeClock, Recorder, Reply, call
 from tests.doubles import SECONDS, Held
 from tests.engines.roles import ENGINES, POOR, World, build_agent, find_task, play
 

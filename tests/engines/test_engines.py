@@ -5,15 +5,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Outcome, Run, react
-from perdure._core.values.error import AuthFailed, ProviderDown
-from perdure._core.values.event import MessageAdded, RunEnded, RunStarted, TextDelta, ToolFinished, ToolStarted
-from perdure._core.values.message import Status, StopReason
+from perdure import Agent, AuthFailed, ConfigError, Limits, Outcome, ProviderDown, Status, StopReason
 from perdure._engines import registry
-from perdure._engines.planner import planner
-from perdure._engines.registry import list_engine_names, open_engine, register_engine
-from perdure._testing.model import Reply, ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.engines import Run, list_engine_names, open_engine, planner, react, register_engine
+from perdure.events import MessageAdded, RunEnded, RunStarted, TextDelta, ToolFinished, ToolStarted
+from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
 from tests.doubles import SECONDS, log_of, of
 from tests.engines.roles import ENGINES, World, build_agent, play
 

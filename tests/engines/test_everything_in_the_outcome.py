@@ -5,16 +5,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, deny, later
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.values.event import ToolFinished
-from perdure._engines.planner import planner
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import code_mode
-from perdure._work.goals.until import until
-from perdure._work.judging.graders.grader import Evidence
-from perdure._work.judging.graders.model import model_grader
+from perdure import Agent, Outcome, Permissions, deny
+from perdure.engines import Run, planner, until
+from perdure.evals import Evidence, model_grader
+from perdure.events import ToolFinished
+from perdure.permissions import later
+from perdure.testing import ScriptedModel, call
+from perdure.tools import code_mode
 from tests.doubles import log_of, of
 from tests.engines.roles import ENGINES, World, build_agent, play
 from tests.runtime.subagents.family import left_behind

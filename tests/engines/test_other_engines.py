@@ -5,16 +5,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits
-from perdure._core.values.error import ProviderDown
-from perdure._core.values.event import RunEnded, ThinkingDelta, ToolFinished
-from perdure._core.values.message import Status
-from perdure._engines.autonomous import NUDGE_ORIGIN, autonomous
-from perdure._engines.chain_of_thought import chain_of_thought
+from perdure import Agent, ConfigError, Limits, ProviderDown, Status
+from perdure._engines.autonomous import NUDGE_ORIGIN
 from perdure._engines.passthrough import NO_TOOLS_REASON
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
 from perdure._tools import extensions
+from perdure.engines import autonomous, chain_of_thought
+from perdure.events import RunEnded, ThinkingDelta, ToolFinished
+from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS
 from tests.engines.roles import World, build_agent, play, said
 

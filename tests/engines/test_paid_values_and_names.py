@@ -6,19 +6,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure import Agent, Limits, Output, any_of, assistant, chain_of_thought, planner, reflect, tool
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.run.spec import Accepted, PrivateRunTask, Retry
-from perdure._core.run.stop import Step
-from perdure._core.values.error import ProviderDown
-from perdure._core.values.event import AnswerReviewed, MessageAdded, PlanMade, RunStarted, TextDelta
-from perdure._core.values.message import StopReason
-from perdure._engines.private_run import run_privately
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._testing.recorder import Recorder
-from perdure._work.goals.until import until
-from perdure._work.judging.graders.grader import Grade
+from perdure import Agent, Limits, Outcome, Output, ProviderDown, Retry, StopReason, assistant, tool
+from perdure.engines import (
+    Accepted,
+    PrivateRunTask,
+    Run,
+    Step,
+    any_of,
+    chain_of_thought,
+    planner,
+    reflect,
+    run_privately,
+    until,
+)
+from perdure.evals import Grade
+from perdure.events import AnswerReviewed, MessageAdded, PlanMade, RunStarted, TextDelta
+from perdure.testing import Recorder, Reply, ScriptedModel, call
 from tests.doubles import NotedStore, log_of, of
 from tests.engines.roles import POOR, build_agent, do_task, play
 from tests.engines.test_paid_work_is_returned import PLAN, list_append_ends

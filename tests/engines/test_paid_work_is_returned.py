@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure import Budget, Limits, Price, Session, replay
-from perdure._core.run.outcome import Outcome
-from perdure._core.values.error import BadRequest, ProviderDown
-from perdure._core.values.event import (
+from perdure import BadRequest, Budget, Limits, Outcome, ProviderDown, Session, StopReason, Usage
+from perdure.engines import until
+from perdure.events import (
     Entry,
     MessageAdded,
     ModelReplied,
@@ -20,10 +19,8 @@ from perdure._core.values.event import (
     TextDelta,
     ToolFinished,
 )
-from perdure._core.values.message import StopReason, Usage
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, call
-from perdure._work.goals.until import until
+from perdure.models import Price
+from perdure.testing import FakeClock, Reply, call, replay
 from tests.doubles import SECONDS, NotedStore, deaf_tool
 from tests.engines.roles import ENGINES, POOR, build_agent, do_task, find_part, find_task, play
 from tests.runtime.subagents.family import left_behind

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, ToolContext, tool
-from perdure._core.values.event import ModelRequested, PlanMade, RunStarted, SubagentStarted, ToolFinished
-from perdure._core.values.message import Status
-from perdure._engines.planner import planner
-from perdure._runtime.shutdown import Shutdown
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure import Agent, ConfigError, Limits, Status, ToolContext, tool
+from perdure.background import Shutdown
+from perdure.engines import planner
+from perdure.events import ModelRequested, PlanMade, RunStarted, SubagentStarted, ToolFinished
+from perdure.stores import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call
 from tests.doubles import SECONDS, log_of, of
 from tests.engines.roles import PLAN, World, build_agent, find_task, last_question, play
 
@@ -232,7 +230,7 @@ async def test_labels_of_what_a_task_has_read_are_labels_of_the_run() -> None:
 
     session = Agent(play(), tools=[note], engine="planner").session("s")
     await session.run("Do it")
-    from perdure._core.log.fold import fold_entries
+    from perdure.engines import fold_entries
 
     assert "untrusted" in fold_entries(await session.store.read("s")).labels
 

@@ -2,7 +2,7 @@
 
 from perdure._core.values.event import PlannedTask
 from perdure._engines.planner_tasks import MAX_RESULT_CHARACTERS, PlannerTasks
-from perdure._engines.private_run import PrivateRunResult
+from perdure.engines import PrivateRunResult
 
 PLAN = [PlannedTask("a", "note one"), PlannedTask("b", "note two"), PlannedTask("c", "join them", ("a", "b"))]
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Compaction, Limits, Permissions, ask, later, tool
-from perdure._core.values.event import Compacted, PlanMade, RunEnded, ThinkingDelta, ToolStarted
-from perdure._runtime.shutdown import Shutdown
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import call
-from perdure._testing.recorder import Recorder
+from perdure import Agent, Limits, Permissions, ask, tool
+from perdure.background import Shutdown
+from perdure.context import Compaction
+from perdure.events import Compacted, PlanMade, RunEnded, ThinkingDelta, ToolStarted
+from perdure.permissions import later
+from perdure.stores import MemoryStore
+from perdure.testing import Recorder, call
 from tests.doubles import SECONDS, log_of, of
 from tests.engines.roles import ENGINES, GOOD, POOR, World, build_agent, find_part, find_task, play
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut

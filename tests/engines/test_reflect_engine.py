@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from perdure import ConfigError, Limits, Output
-from perdure._core.values.error import ProviderDown
-from perdure._core.values.event import AnswerReviewed
-from perdure._engines.reflect import NOT_REVIEWED_REASON, NOT_REVISED_REASON, parse_review, reflect
-from perdure._testing.model import call
-from perdure._testing.recorder import Recorder
+from perdure import ConfigError, Limits, Output, ProviderDown
+from perdure._engines.reflect import NOT_REVIEWED_REASON, NOT_REVISED_REASON, parse_review
+from perdure.engines import reflect
+from perdure.events import AnswerReviewed
+from perdure.testing import Recorder, call
 from tests.engines.roles import GOOD, POOR, World, build_agent, last_question, play, said
 
 

@@ -6,21 +6,22 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, ask, later, react
-from perdure._core.values.event import (
+from perdure import Agent, ConfigError, Permissions, Status, ask
+from perdure._engines import registry
+from perdure._runtime.session.driver import MAX_RECOVERIES
+from perdure.engines import react
+from perdure.events import (
     AnswerReviewed,
     Entry,
+    Event,
     MessageAdded,
     PlanMade,
     RunStarted,
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Status
-from perdure._engines import registry
-from perdure._runtime.session.driver import MAX_RECOVERIES
-from perdure._testing.model import call
+from perdure.permissions import later
+from perdure.testing import call
 from tests.doubles import log_of, of
 from tests.engines.roles import ENGINES, World, build_agent, play
 from tests.runtime.subagents.family import left_behind

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from perdure import Message, Text, assistant, user
-from perdure._core.values.message import Status, ToolCall, ToolResult, tool_message
+from perdure import Message, Status, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure._engines.private_settings import ParentHistoryPrepender, describe_tool_calls
 
 CALLS = Message("assistant", (Text("I look."), ToolCall("c1", "look", '{"at":1}'), ToolCall("c2", "wait", "")))

@@ -2,9 +2,10 @@
 
 import asyncio
 
-from perdure import Agent, Price
-from perdure._testing.model import ScriptedModel
-from perdure._work.judging.evals.dataset import Case, Dataset
+from perdure import Agent
+from perdure.evals import Case, Dataset
+from perdure.models import Price
+from perdure.testing import ScriptedModel
 
 PRICE = Price(input_usd=1000.0, output_usd=2000.0)
 """Dollars for a million tokens: a scripted reply has 10 tokens in and 5 out, so it costs two cents."""

@@ -1,14 +1,7 @@
 """Reports for the tests of tables and pages."""
 
-from perdure._work.judging.evals.case import CaseResult
-from perdure._work.judging.evals.report import (
-    EvaluationReport,
-    PastEvaluation,
-    ReportedCaseDefinition,
-    compare_results,
-    summarize_agents,
-)
-from perdure._work.judging.graders.grader import Grade
+from perdure._work.judging.evals.report import PastEvaluation, ReportedCaseDefinition, compare_results, summarize_agents
+from perdure.evals import CaseResult, EvaluationReport, Grade
 
 AT = 1_700_000_000.0
 

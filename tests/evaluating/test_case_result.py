@@ -4,18 +4,16 @@ import msgspec
 import pytest
 
 from perdure import Outcome, Usage
-from perdure._core.values.event import Entry, RunEnded, RunResumed, RunStarted
-from perdure._core.values.event_class import QuestionAsked
 from perdure._work.judging.evals.case import (
     MAX_TEXT,
-    CaseResult,
     build_raised_result,
     build_result,
     describe_missing_answer,
     measure_latency,
 )
-from perdure._work.judging.evals.dataset import Case
-from perdure._work.judging.graders.grader import Grade, build_failed_grade
+from perdure._work.judging.graders.grader import build_failed_grade
+from perdure.evals import Case, CaseResult, Grade
+from perdure.events import Entry, QuestionAsked, RunEnded, RunResumed, RunStarted
 
 CELL = {"agent": "one", "repetition": 2, "session_id": "s", "digest": "d"}
 CASE = Case(id="c", prompt="Where?", expected="Oslo")

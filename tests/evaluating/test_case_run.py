@@ -3,12 +3,11 @@
 import pytest
 
 from perdure import Usage
-from perdure._core.values.clock import SYSTEM_CLOCK
-from perdure._core.values.event import Entry, RunEnded
-from perdure._stores.memory import MemoryStore
 from perdure._work.judging.evals.case_run import CaseRun
-from perdure._work.judging.evals.dataset import Case
-from perdure._work.judging.graders.grader import Grade, to_grader
+from perdure.engines import SYSTEM_CLOCK
+from perdure.evals import Case, Grade, to_grader
+from perdure.events import Entry, RunEnded
+from perdure.stores import MemoryStore
 from tests.evaluating.quizzes import echo
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from perdure import ConfigError, Limits
-from perdure._work.judging.evals.dataset import Case, Dataset
-from perdure._work.judging.graders.grader import function_grader
+from perdure.evals import Case, Dataset, function_grader
 
 
 def test_an_id_is_made_of_the_prompt_and_stays_when_cases_are_added():

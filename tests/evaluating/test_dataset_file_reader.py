@@ -6,8 +6,7 @@ import pytest
 
 from perdure import BadConfig, ConfigError, Limits
 from perdure._work.judging.evals import reader
-from perdure._work.judging.evals.dataset import Case, Dataset
-from perdure._work.judging.evals.reader import BadDataset, load_dataset
+from perdure.evals import BadDataset, Case, Dataset, load_dataset
 
 TOML = """\
 name = "geography"

@@ -8,18 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from perdure import Agent, ConfigError, Limits, SessionBusy, ShuttingDown, StoreError, ToolContext, Usage, tool
-from perdure._core.log.store import Lease
-from perdure._core.values.event import Entry
-from perdure._runtime.shutdown import Shutdown
-from perdure._stores import open_store
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._work.judging.evals.dataset import Case, Dataset
-from perdure._work.judging.evals.evaluation import Evaluation, EvaluationProgress
 from perdure._work.judging.evals.sessions import EvaluationStore, get_run_session_id
-from perdure._work.judging.graders.combined import all_of
-from perdure._work.judging.graders.grader import Evidence, Grade
+from perdure.background import Shutdown
+from perdure.evals import Case, Dataset, Evaluation, EvaluationProgress, Evidence, Grade, all_of
+from perdure.events import Entry
+from perdure.stores import Lease, MemoryStore, open_store
+from perdure.testing import FakeClock, Reply, ScriptedModel, call
 from tests.evaluating.quizzes import PATIENCE, answering, asked, echo, evaluate, quiz
 
 # -- the grid ----------------------------------------------------------------------------------------------------------
@@ -177,7 +171,7 @@ async def test_a_grader_that_fails_is_an_error_of_the_case():
 
 async def test_a_run_that_waits_for_a_person_is_an_error():
     from perdure import Permissions, ask
-    from perdure._core.permission.gate import later
+    from perdure.permissions import later
 
     @tool(permission=True)
     def pay() -> str:

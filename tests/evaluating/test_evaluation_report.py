@@ -4,20 +4,16 @@ import msgspec
 import pytest
 
 from perdure import ConfigError
-from perdure._core.values.event import Entry, RunEnded, RunResumed, RunStarted, TurnStarted
 from perdure._work.judging.evals.case import measure_latency
-from perdure._work.judging.evals.dataset import Case
 from perdure._work.judging.evals.report import (
-    AgentSummary,
-    CaseChange,
-    Comparison,
     ReportedCaseDefinition,
     build_reported_case,
     compare_results,
     find_quantile,
-    read_report,
     summarize_agents,
 )
+from perdure.evals import AgentSummary, Case, CaseChange, Comparison, read_report
+from perdure.events import Entry, RunEnded, RunResumed, RunStarted, TurnStarted
 from tests.evaluating.sample_reports import failed, report, result
 
 

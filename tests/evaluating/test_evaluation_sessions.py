@@ -3,10 +3,7 @@
 import pytest
 
 from perdure import Agent
-from perdure._core.log.store import SessionInfo
-from perdure._stores.memory import MemoryStore
 from perdure._work.judging.evals import sessions
-from perdure._work.judging.evals.case import CaseResult
 from perdure._work.judging.evals.sessions import (
     EvaluationRecord,
     EvaluationStore,
@@ -14,6 +11,8 @@ from perdure._work.judging.evals.sessions import (
     read_result,
     write_result,
 )
+from perdure.evals import CaseResult
+from perdure.stores import MemoryStore, SessionInfo
 
 
 def record(number: int, **fields) -> EvaluationRecord:

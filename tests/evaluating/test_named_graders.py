@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from perdure import Budget, ConfigError
-from perdure._testing.model import ScriptedModel
 from perdure._work.judging.evals.named_graders import (
     NAMES_AND_PARAMETERS,
     GraderDefaults,
     build_grader,
     find_grader_mistakes,
 )
-from perdure._work.judging.graders.grader import Evidence, grade_evidence
+from perdure.evals import Evidence, grade_evidence
+from perdure.testing import ScriptedModel
 
 NO_CONTEXT = GraderDefaults()
 

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
-from perdure._work.judging.evals.page import LARGE, MAX_TEXT_WHEN_LARGE, build_report_page
+from perdure._work.judging.evals.page import LARGE, MAX_TEXT_WHEN_LARGE
 from perdure._work.judging.evals.plots import plot_history, plot_latencies, plot_scores, plot_tags
-from perdure._work.judging.graders.grader import Grade
+from perdure.evals import Grade, build_report_page
 from tests.evaluating.sample_reports import failed, report, result
 from tests.tracing.test_trace_page import HOSTILE, MOST_MS
 

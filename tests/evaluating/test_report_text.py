@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure._work.judging.evals.text import format_cost, format_report, format_seconds, format_utc_time
-from perdure._work.judging.graders.grader import Grade
+from perdure._work.judging.evals.text import format_cost, format_seconds, format_utc_time
+from perdure.evals import Grade, format_report
 from tests.evaluating.sample_reports import failed, report, result
 
 

@@ -8,8 +8,8 @@ bug is found.
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from perdure._core.log.store import Hit, Post, SearchableStore, Store
-from perdure._core.values.event import Entry, MessageAdded
+from perdure.events import Entry, MessageAdded
+from perdure.stores import Hit, Post, SearchableStore, Store
 from tests.faults.witness import Appended, Deleted, Posted, Record, Redacted
 
 Logs: TypeAlias = list[tuple[Entry, ...]]

@@ -11,9 +11,9 @@ It lists what is wrong instead of asserting it, so that a test can also demand t
 import os
 from collections.abc import Iterator
 
-from perdure._core.log.fold import fold_entries
 from perdure._core.log.repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED
-from perdure._core.values.event import RunEnded
+from perdure.engines import fold_entries
+from perdure.events import RunEnded
 from tests.faults.auditor_calls import OF_CALLS
 from tests.faults.children import checksum
 from tests.faults.evidence import Evidence, writer_of

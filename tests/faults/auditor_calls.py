@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from perdure import Status, ToolCall
 from perdure._core.log.repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, describe_interrupted_call
-from perdure._core.values.event import MessageAdded, PermissionDecided, RunEnded, ToolFinished, ToolStarted
-from perdure._core.values.message import Status, ToolCall
+from perdure.events import MessageAdded, PermissionDecided, RunEnded, ToolFinished, ToolStarted
 from tests.faults.evidence import Evidence, writer_of
 from tests.faults.plan import FORBIDDEN, LAST_WISH, NEEDS_PERMISSION, ONCE
 

@@ -16,19 +16,17 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from perdure import Agent, Permissions, Request, Verdict, open_store
-from perdure._core.log.fold import fold_entries
-from perdure._core.log.store import Store
+from perdure import Agent, Message, Permissions, Session, SessionBusy, UsageError, user
 from perdure._core.people.mailbox import STEER_POST, build_message_post
-from perdure._core.permission.request import PermissionRequest
 from perdure._core.values import faults
 from perdure._core.values.clock import new_id
-from perdure._core.values.error import Fenced, SessionBusy, UsageError
-from perdure._core.values.event import Entry, RunStarted, SessionOpened, ToolFinished
-from perdure._core.values.message import Message, user
-from perdure._runtime.session.session import Session
-from perdure._stores.postgres.store import LEASE_SECONDS, PostgresStore
-from perdure._testing.model import ScriptedModel
+from perdure._stores.postgres.store import LEASE_SECONDS
+from perdure.engines import fold_entries
+from perdure.events import Entry, RunStarted, SessionOpened, ToolFinished
+from perdure.models import Request
+from perdure.permissions import PermissionRequest, Verdict
+from perdure.stores import Fenced, PostgresStore, Store, open_store
+from perdure.testing import ScriptedModel
 from tests.faults.mistakes import MISTAKES
 from tests.faults.plan import FORBIDDEN, STEERING, Item, plan, reply_to
 from tests.faults.tools import tools

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from perdure._core.log.redaction import erase_event_content
-from perdure._core.log.store import Post, Store
 from perdure._core.values import faults
-from perdure._core.values.event import Custom, Entry
+from perdure.events import Custom, Entry
+from perdure.stores import Post, Store
 from tests.faults.children import Place, Tell
 
 ENTRIES = 5

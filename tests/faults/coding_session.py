@@ -17,13 +17,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from perdure import Agent, allow_all, open_store
-from perdure._core.model.protocol import ModelInfo, Request
-from perdure._core.values.event import ModelEvent
-from perdure._core.values.message import ToolCall
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
+from perdure import Agent, ToolCall
+from perdure.events import ModelEvent
+from perdure.hosts import SnapshotFolder
+from perdure.models import ModelInfo, Request
+from perdure.permissions import allow_all
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
+from perdure.tools import coding
 
 RUN_TESTS = f"{shlex.quote(os.path.realpath(sys.executable))} -B -S test_boat.py"
 """The command that runs the tests of the repository, without leaving files."""
@@ -92,7 +93,7 @@ def main() -> None:
         asyncio.run(run_or_resume(Path(sys.argv[1])))
         return
     from perdure._cli.main import main as run_command
-    from perdure._models.registry import register
+    from perdure.models import register
 
     register("coder", lambda _: Coder())
     sys.argv[1:] = sys.argv[2:]

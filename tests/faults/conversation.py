@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from perdure import Agent, Request, ToolContext, tool
-from perdure._core.log.fold import State, fold_entries
-from perdure._core.log.store import Store
-from perdure._core.values.event import Entry, ToolStarted
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, ToolContext, tool
+from perdure.engines import State, fold_entries
+from perdure.events import Entry, ToolStarted
+from perdure.models import Request
+from perdure.stores import Store
+from perdure.testing import ScriptedModel, call, calls
 from tests.transcript import assert_valid
 
 SESSION = "s"

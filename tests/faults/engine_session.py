@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure import Agent, Permissions, ToolContext, ask, later, tool
-from perdure._core.model.protocol import Request
+from perdure import Agent, Permissions, Status, ToolContext, ask, tool
 from perdure._core.values import faults
-from perdure._core.values.event import MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Status
-from perdure._stores import open_store
-from perdure._testing.model import call, calls
+from perdure.events import Event, MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
+from perdure.models import Request
+from perdure.permissions import later
+from perdure.stores import open_store
+from perdure.testing import call, calls
 from tests.engines.roles import find_task, play
 from tests.faults.program_session import in_child, killed_by, tell
 

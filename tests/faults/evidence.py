@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from perdure._core.values.event import Entry
+from perdure.events import Entry
 from tests.faults.plan import Item
 
 

@@ -18,13 +18,13 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, Tool, ToolContext, tool
-from perdure._core.log.fold import State, fold_events
-from perdure._core.log.store import Store
+from perdure._core.log.fold import fold_events
 from perdure._core.values import faults
-from perdure._core.values.event import InboxResolved, RunEnded, RunStarted, SubagentFinished, SubagentStarted
-from perdure._core.values.event_class import Event
-from perdure._runtime.subagents.delegation import delegation
-from perdure._testing.model import call, calls
+from perdure.engines import State
+from perdure.events import Event, InboxResolved, RunEnded, RunStarted, SubagentFinished, SubagentStarted
+from perdure.stores import Store
+from perdure.testing import call, calls
+from perdure.tools import delegation
 from tests.faults.children import Place, Tell
 from tests.faults.kills import armed, die, kill_name
 from tests.faults.report import Report

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from perdure import Agent, allow_all, open_store
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.files.tools import edit_tool, read_tool, write_tool
+from perdure import Agent
+from perdure.hosts import LocalFiles, SnapshotFolder
+from perdure.permissions import allow_all
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
+from perdure.tools import edit_tool, read_tool, write_tool
 
 SCRIPT: Sequence[Any] = (
     call("read", path="a.txt"),

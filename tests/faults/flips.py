@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure import Agent, PerdureError, Request, open_store, tool
-from perdure._core.log.store import Post, Store
-from perdure._core.values.event import Custom, Entry, MessageAdded, RunStarted, ToolStarted
-from perdure._core.values.message import user
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, PerdureError, tool, user
+from perdure.events import Custom, Entry, MessageAdded, RunStarted, ToolStarted
+from perdure.models import Request
+from perdure.stores import MemoryStore, Post, Store, open_store
+from perdure.testing import ScriptedModel, call, calls
 
 SESSION, FORK, OTHER, LONG = "s", "fork", "other", "long"
 INPUT = "order-1"

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Agent, tool
-from perdure._testing.model import ScriptedModel, call
-from perdure._work.goals.goal import Goal
-from perdure._work.goals.pursuit import pursue_goal, resume_goal
+from perdure.background import Goal, pursue_goal, resume_goal
+from perdure.testing import ScriptedModel, call
 from tests.goals.roles import role_of
 
 GOAL_ID = "goal-boat"

@@ -21,8 +21,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from perdure import Audio, Document, Image, Text, ToolError, ToolOutput, ToolResult
-from perdure._core.values.message import Status
+from perdure import Audio, Document, Image, Status, Text, ToolError, ToolOutput, ToolResult
 
 DEEP = 10_000
 """Levels of nesting, and digits of a number: more than anybody means, and less than slows the test down."""

@@ -14,11 +14,9 @@ import sys
 import threading
 from types import FrameType
 
-from perdure import open_store
-from perdure._core.log.store import Lease, Post, Store
 from perdure._core.values.clock import new_id
-from perdure._core.values.event import Custom, Entry
-from perdure._stores.postgres.store import PostgresStore
+from perdure.events import Custom, Entry
+from perdure.stores import Lease, Post, PostgresStore, Store, open_store
 
 WAKING = {asyncio.BaseEventLoop.call_soon.__code__}
 SESSIONS = 3

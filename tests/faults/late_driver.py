@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Agent, ToolContext, tool
-from perdure._core.log.store import Store
-from perdure._core.values.error import Fenced
-from perdure._stores import open_store
-from perdure._stores.postgres.store import PostgresStore
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure.stores import Fenced, PostgresStore, Store, open_store
+from perdure.testing import ScriptedModel, call, calls
 
 SESSION = "payments"
 LEASE_SECONDS = 1.0

@@ -18,20 +18,26 @@ from typing import Any
 
 import msgspec
 
-from perdure import Agent, ContextOverflow, Limits, Request, open_store, tool
-from perdure._context.history.compaction import Compaction
-from perdure._context.history.long_results import large_results, summarize_old_results
-from perdure._context.skills.skill import Skill, Skills
-from perdure._core.log.fold import fold_entries
-from perdure._core.model.protocol import ModelInfo
-from perdure._core.run.run import Run
-from perdure._core.tools.context import ToolContext
-from perdure._core.tools.tool import ToolOutput
-from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta
-from perdure._core.values.message import PASSING_ORIGINS, Message, ToolCall, Usage
-from perdure._runtime.agent.extension import Extension
-from perdure._runtime.session.session import Session
-from perdure._tools.tasks.task_list import task_tools
+from perdure import (
+    Agent,
+    ContextOverflow,
+    Extension,
+    Limits,
+    Message,
+    Session,
+    ToolCall,
+    ToolContext,
+    ToolOutput,
+    Usage,
+    tool,
+)
+from perdure._core.values.message import PASSING_ORIGINS
+from perdure.context import Compaction, Skill, Skills, large_results, summarize_old_results
+from perdure.engines import Run, fold_entries
+from perdure.events import ModelEvent, ReplyFinished, TextDelta
+from perdure.models import ModelInfo, Request
+from perdure.stores import open_store
+from perdure.tools import task_tools
 from tests.seeds import SEED
 from tests.transcript import assert_valid
 

@@ -15,11 +15,9 @@ from typing import NamedTuple, Protocol
 
 import apsw
 
-from perdure import open_store
-from perdure._core.log.store import Store
 from perdure._stores.sqlite.format.pages import find_checksum_vfs
-from perdure._stores.sqlite.store import SqliteStore
 from perdure._stores.sqlite.write import jobs
+from perdure.stores import SqliteStore, Store, open_store
 from tests.faults.calls import Calls
 from tests.faults.disk import Disk, Images
 from tests.faults.power import NAME, Power

@@ -9,19 +9,20 @@ from math import inf
 
 import msgspec
 
-from perdure._core.log.store import Store
-from perdure._core.values.event import (
+from perdure.events import (
     Entry,
     InboxAdded,
     InboxResolved,
     ModelRequested,
+    QuestionAnswered,
+    QuestionAsked,
     RunEnded,
     RunStarted,
     SubagentFinished,
     SubagentStarted,
     ToolFinished,
 )
-from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
+from perdure.stores import Store
 from tests.faults.evidence import writer_of
 from tests.faults.outside_audit_calls import OF_CALLS
 from tests.faults.outside_evidence import Evidence

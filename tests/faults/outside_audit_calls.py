@@ -6,10 +6,9 @@ Above: `outside_audit.py`.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
+from perdure import Status
 from perdure._core.log.store import CONFIRMED_SECONDS
-from perdure._core.values.event import ToolFinished, ToolStarted
-from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
-from perdure._core.values.message import Status
+from perdure.events import QuestionAnswered, QuestionAsked, ToolFinished, ToolStarted
 from tests.faults.evidence import writer_of
 from tests.faults.outside_evidence import Evidence
 from tests.faults.outside_ledger import Note

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from perdure._core.log.store import Store
-from perdure._runtime.shutdown import Shutdown
+from perdure.background import Shutdown
+from perdure.stores import Store
 from tests.faults.children import Place, Tell
 from tests.faults.outside import counted, wrong_with
 from tests.faults.outside_audit import audit

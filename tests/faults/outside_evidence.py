@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from perdure._core.log.fold import State, fold_entries
-from perdure._core.log.store import Post
-from perdure._core.values.event import Entry
+from perdure.engines import State, fold_entries
+from perdure.events import Entry
+from perdure.stores import Post
 from tests.faults.outside_ledger import Note
 
 

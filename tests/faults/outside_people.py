@@ -14,24 +14,15 @@ from typing import Any, cast
 
 import msgspec
 
-from perdure._core.log.fold import State
-from perdure._core.log.store import Lease, Store
+from perdure import Session, SessionBusy, SessionNotFound, ShuttingDown, StoreError, UsageError
 from perdure._core.values.clock import new_id
-from perdure._core.values.error import (
-    Fenced,
-    SessionBusy,
-    SessionNotFound,
-    ShuttingDown,
-    StoreError,
-    UnsupportedByStore,
-    UsageError,
-)
-from perdure._core.values.event import Entry, MessageAdded, RunEnded, RunStarted, TextDelta, TurnStarted
 from perdure._runtime.session import posts
 from perdure._runtime.session import stored as stored_session
-from perdure._runtime.session.session import Session
-from perdure._runtime.shutdown import Shutdown
 from perdure._runtime.subagents import background
+from perdure.background import Shutdown
+from perdure.engines import State
+from perdure.events import Entry, MessageAdded, RunEnded, RunStarted, TextDelta, TurnStarted
+from perdure.stores import Fenced, Lease, Store, UnsupportedByStore
 from tests.faults.children import Place, Tell
 from tests.faults.mistakes import MISTAKES
 from tests.faults.outside_ledger import Ledger

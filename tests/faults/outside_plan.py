@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perdure._core.values.message import Message
+from perdure import Message
 
 PROMPT = "task-"
 LAST_PROMPT = "task-last"

@@ -12,20 +12,16 @@ from typing import Any
 
 import msgspec
 
-from perdure import Agent, Permissions, Request, ToolContext, later, tool
-from perdure._core.log.store import Store
-from perdure._core.model.protocol import ModelInfo
+from perdure import Agent, EffectNotStarted, PerdureError, Permissions, StopReason, ToolContext, Usage, tool
 from perdure._core.values.clock import new_id
-from perdure._core.values.error import EffectNotStarted, PerdureError
-from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
-from perdure._core.values.message import StopReason, Usage
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
-from perdure._models.endpoint.wire import Wire
 from perdure._models.wires.anthropic import WIRE as ANTHROPIC
-from perdure._models.wires.openai_chat import WIRE as OPENAI
-from perdure._people.kinds import Choice
-from perdure._runtime.subagents.delegation import delegation
+from perdure.events import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
+from perdure.models import WIRE as OPENAI
+from perdure.models import EncodingMemo, ModelInfo, Profile, Request, Wire
+from perdure.people import Choice
+from perdure.permissions import later
+from perdure.stores import Store
+from perdure.tools import delegation
 from tests.faults.outside_ledger import Ledger
 from tests.faults.outside_plan import ANSWER, LAST_ANSWER, LAST_PROMPT, VALUE, find_turn, plan
 from tests.transcript import assert_valid

@@ -7,9 +7,9 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from perdure._core.model.protocol import Request
-from perdure._core.values.message import Message
-from perdure._testing.model import call, calls
+from perdure import Message
+from perdure.models import Request
+from perdure.testing import call, calls
 
 ONCE = ("pay", "mail", "sign")
 """Tools whose effect may happen once at most."""

@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure import Agent, Permissions, ToolContext, ask, deny, later, tool
-from perdure._core.model.protocol import Request
+from perdure import Agent, Permissions, Status, ToolContext, ask, deny, tool
 from perdure._core.values import faults
-from perdure._core.values.event import MessageAdded, ToolFinished, ToolStarted
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Status
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import code_mode
+from perdure.events import Event, MessageAdded, ToolFinished, ToolStarted
+from perdure.models import Request
+from perdure.permissions import later
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
+from perdure.tools import code_mode
 
 CODE = """
 import asyncio, datetime, random

@@ -15,14 +15,12 @@ from typing import Any
 
 import msgspec
 
-from perdure import Agent, ToolContext, tool
-from perdure._core.log.fold import fold_entries
+from perdure import Agent, Session, ToolContext, tool
 from perdure._core.values import faults
-from perdure._core.values.event import ToolFinished
-from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked
-from perdure._people.kinds import Choice, Confirm
-from perdure._runtime.session.session import Session
-from perdure._testing.model import ScriptedModel, call
+from perdure.engines import fold_entries
+from perdure.events import Event, QuestionAnswered, QuestionAsked, ToolFinished
+from perdure.people import Choice, Confirm
+from perdure.testing import ScriptedModel, call
 from tests.faults.children import Place, Tell
 from tests.faults.kills import armed, die, kill_name
 from tests.faults.report import Report

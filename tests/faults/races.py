@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure._core.log.store import Store
+from perdure import SessionBusy
 from perdure._core.values.clock import new_id
-from perdure._core.values.error import Fenced, SessionBusy
-from perdure._core.values.event import Custom, Entry
+from perdure.events import Custom, Entry
+from perdure.stores import Fenced, Store
 from tests.faults.children import Place, Tell
 from tests.faults.report import Report
 from tests.faults.zygote import Child, Nursery

@@ -12,18 +12,31 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from perdure import Agent, EffectNotStarted, Limits, Permissions, Session, Skip, ToolContext, Verdict, tool
-from perdure._core.log.store import Store
-from perdure._core.model.failover import failover
-from perdure._core.model.protocol import Model, Request
-from perdure._core.model.wrappers import after, around, before, retried
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.spec import Accepted
-from perdure._core.tools.tool import Tool
+from perdure import (
+    Agent,
+    EffectNotStarted,
+    Limits,
+    Message,
+    Outcome,
+    Permissions,
+    ProviderDown,
+    RateLimited,
+    Session,
+    StopReason,
+    Text,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    assistant,
+    tool,
+    user,
+)
 from perdure._core.values.clock import new_id
-from perdure._core.values.error import ProviderDown, RateLimited
-from perdure._core.values.event import (
+from perdure.engines import Accepted
+from perdure.events import (
     Entry,
+    Event,
     MessageAdded,
     ModelEvent,
     ModelRequested,
@@ -33,11 +46,11 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Message, StopReason, Text, ToolCall, ToolResult, assistant, user
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure.models import Model, Request, failover, retried
+from perdure.permissions import Verdict
+from perdure.stores import MemoryStore, Store
+from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
+from perdure.tools import Skip, after, around, before
 from tests.faults.suspension import own_task
 
 Work: TypeAlias = Coroutine[Any, Any, Any]

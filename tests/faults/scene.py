@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from perdure._core.log.store import Post
-from perdure._core.values.event import Entry
+from perdure.events import Entry
+from perdure.stores import Post
 from tests.faults.auditor import violations
 from tests.faults.children import Order, Place, Tell, drive, post
 from tests.faults.evidence import Effect, Evidence, Testimony

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from perdure import StoreError, open_store
-from perdure._runtime.maintenance import require_maintainable_store, restore
+from perdure import StoreError
+from perdure.stores import open_store, require_maintainable_store, restore
 from tests.faults.flips import findings, flip, listening, say, whole_log, write
 from tests.seeds import chance
 

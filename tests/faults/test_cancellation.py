@@ -12,11 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from perdure._core.log.fold import fold_entries
-from perdure._core.run.outcome import Outcome
-from perdure._core.values.event import Entry, RunResumed, ToolFinished
-from perdure._core.values.message import Status, ToolResult
-from perdure._stores.sqlite.store import SqliteStore
+from perdure import Outcome, Status, ToolResult
+from perdure.engines import fold_entries
+from perdure.events import Entry, RunResumed, ToolFinished
+from perdure.stores import SqliteStore
 from tests.faults.scenarios import KEPT_SCENARIOS, SCENARIOS, Scenario, Stage
 from tests.faults.suspension import Complaints, Suspensions, assert_nothing_is_left, at_once, own_task
 from tests.transcript import assert_valid

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.values.clock import SYSTEM_CLOCK
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._tools.files.history import FileHistory
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.engines import SYSTEM_CLOCK
+from perdure.hosts import LocalShell, ShellCommand, SnapshotFolder
+from perdure.tools import FileHistory
 from tests.faults.coding_session import RUN_TESTS, STEPS, build_agent, create_repository
 from tests.seeds import chance
 

@@ -10,16 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from perdure import Agent, ToolContext, tool
-from perdure._core.log.store import Log, Post, Store
-from perdure._core.values.clock import SYSTEM_CLOCK, new_id
-from perdure._core.values.event import Custom, Entry, ToolFinished
-from perdure._core.values.message import Status
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.postgres.store import PostgresStore
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, Status, ToolContext, tool
+from perdure._core.log.store import Log
+from perdure._core.values.clock import new_id
+from perdure.engines import SYSTEM_CLOCK
+from perdure.events import Custom, Entry, ToolFinished
+from perdure.stores import FileStore, MemoryStore, Post, PostgresStore, SqliteStore, Store
+from perdure.testing import ScriptedModel, call, calls
 from tests.doubles import SECONDS, WaitingStore
 from tests.faults.suspension import Suspensions
 from tests.seeds import chance as draw_chance

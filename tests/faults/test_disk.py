@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import apsw
 import pytest
 
-from perdure._core.log.store import Post, Store
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import ToolStarted
+from perdure import StoreError
+from perdure.events import ToolStarted
+from perdure.stores import Post, Store
 from tests.faults import conversation
 from tests.faults.account import violations
 from tests.faults.conversation import SESSION, SHORT, converse

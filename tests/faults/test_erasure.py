@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.values.event import Custom, Entry
-from perdure._stores import open_store
 from perdure._stores.sqlite.format.pages import PageGap, contains_texts, read_gaps
-from perdure._work.memory.long_term import LongTermMemory
+from perdure.context import LongTermMemory
+from perdure.events import Custom, Entry
+from perdure.stores import open_store
 from tests.seeds import chance
 
 

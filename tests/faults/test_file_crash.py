@@ -6,9 +6,8 @@ import sys
 
 import pytest
 
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._tools.files.history import FileHistory
-from perdure._tools.files.local import LocalFiles
+from perdure.hosts import LocalFiles, SnapshotFolder
+from perdure.tools import FileHistory
 from tests.faults.file_worker import SCRIPT, build_agent
 
 pytestmark = pytest.mark.faults

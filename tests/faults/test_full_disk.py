@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Session, ToolContext, open_store, tool
-from perdure._core.log.fold import fold_entries
-from perdure._core.values.error import StoreError
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Session, StoreError, ToolContext, tool
+from perdure.engines import fold_entries
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
 from tests.faults.account import violations
 from tests.faults.conversation import without_intent
 from tests.faults.witness import Record, Witness

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.values.error import SessionNotFound, StoreError
-from perdure._stores import open_store
-from perdure._work.goals.pursuit import pursue_goal, resume_goal
-from perdure._work.goals.record import read_goal
+from perdure import SessionNotFound, StoreError
+from perdure.background import pursue_goal, read_goal, resume_goal
+from perdure.stores import open_store
 from tests.doubles import FailingStore
 from tests.faults.goal_session import GOAL_ID, TITLES, build_agent
 from tests.seeds import chance

@@ -21,27 +21,25 @@ from hypothesis import strategies as st
 from perdure import (
     Agent,
     Limits,
+    Message,
     Outcome,
+    Status,
+    StoreError,
     Text,
     Thinking,
     ToolCall,
     ToolContext,
     ToolResult,
     Usage,
-    allow_all,
     tool,
-    tool_from_schema,
 )
-from perdure._core.log.codec import decode_entry, encode_entry
-from perdure._core.log.fold import fold_entries
-from perdure._core.log.store import Store
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Entry, ReplyFinished, TextDelta
 from perdure._core.values.jsonable import replace_surrogates
-from perdure._core.values.message import Message, Status
-from perdure._stores.memory import MemoryStore
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._testing.model import Reply, ScriptedModel, call
+from perdure.engines import fold_entries
+from perdure.events import Entry, ReplyFinished, TextDelta
+from perdure.permissions import allow_all
+from perdure.stores import MemoryStore, SqliteStore, Store, decode_entry, encode_entry
+from perdure.testing import Reply, ScriptedModel, call
+from perdure.tools import tool_from_schema
 from tests.faults import hostile
 from tests.seeds import SEED
 from tests.transcript import assert_valid

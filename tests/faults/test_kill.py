@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from perdure._core.log.fold import fold_entries
 from perdure._core.values import faults
-from perdure._core.values.event import ToolFinished
+from perdure.engines import fold_entries
+from perdure.events import ToolFinished
 from tests.architecture.source import ROOT
 from tests.faults.children import Order, Place, read
 from tests.faults.clerk import ROUNDS

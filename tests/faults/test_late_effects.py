@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.log.store import CONFIRMED_SECONDS, Store
+from perdure import Session, SessionBusy, Status
+from perdure._core.log.store import CONFIRMED_SECONDS
 from perdure._core.values.clock import new_id
-from perdure._core.values.error import SessionBusy, UnsupportedByStore
-from perdure._core.values.event import ToolFinished
-from perdure._core.values.message import Status
-from perdure._runtime.session.session import Session
+from perdure.events import ToolFinished
+from perdure.stores import Store, UnsupportedByStore
 from tests.faults.late_driver import NAMES, SESSION, open_place, paying_agent
 
 ENOUGH_SECONDS = 60.0

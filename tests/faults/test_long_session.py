@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure import open_store
-from perdure._core.log.fold import State, fold_entries
+from perdure import Status
 from perdure._core.values import faults
-from perdure._core.values.event import (
+from perdure.engines import State, fold_entries
+from perdure.events import (
     Compacted,
     Entry,
     ModelRequested,
@@ -23,7 +23,7 @@ from perdure._core.values.event import (
     ToolFinished,
     ViewChanged,
 )
-from perdure._core.values.message import Status
+from perdure.stores import open_store
 from tests.architecture.source import ROOT
 from tests.faults.marathon import SESSION, WINDOW, Note, Order
 from tests.seeds import SEED

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Agent
-from perdure._core.values.error import PerdureError
-from perdure._core.values.message import Status
-from perdure._mcp.client.client import McpClient, StartAndLoginCallbacks
-from perdure._mcp.servers import McpServers, start_process
-from perdure._testing.model import ScriptedModel
+from perdure import Agent, PerdureError, Status
+from perdure._mcp.client.client import StartAndLoginCallbacks
+from perdure._mcp.servers import start_process
+from perdure.mcp import McpClient, McpServers
+from perdure.testing import ScriptedModel
 
 pytestmark = [pytest.mark.packages("mcp"), pytest.mark.faults]
 pytest.importorskip("mcp")
@@ -124,7 +123,7 @@ async def test_connections_that_come_and_are_cancelled_leave_nothing(tmp_path):
 
 HOST = """
 import asyncio, sys
-from perdure._mcp.servers import McpServers
+from perdure.mcp import McpServers
 from tests.mcp.servers import scripted
 
 async def main(folder):
@@ -159,8 +158,9 @@ def test_when_the_host_is_killed_no_server_survives(tmp_path):
 
 CALLING_HOST = """
 import asyncio, sys
-from perdure import Agent, McpServers
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent
+from perdure.mcp import McpServers
+from perdure.testing import ScriptedModel, call
 from tests.mcp.servers import scripted
 
 folder, behaviour = sys.argv[1:]

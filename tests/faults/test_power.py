@@ -6,7 +6,7 @@ and, where a session was under way, by going on with it: perhaps until the next 
 
 import pytest
 
-from perdure._core.values.error import StoreError
+from perdure import StoreError
 from tests.faults import conversation
 from tests.faults.account import erased, violations
 from tests.faults.conversation import LONG, SESSION, converse

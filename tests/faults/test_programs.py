@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, tool
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import code_mode
+from perdure.testing import ScriptedModel, call
+from perdure.tools import code_mode
 
 pytestmark = [pytest.mark.faults, pytest.mark.packages("pydantic_monty")]
 

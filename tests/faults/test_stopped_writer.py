@@ -10,10 +10,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Custom, Entry
+from perdure import StoreError
 from perdure._stores.sqlite import connections, database
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Custom, Entry
+from perdure.stores import SqliteStore
 from tests.architecture.source import ROOT
 from tests.seeds import chance
 from tests.stores.material import another_connection

@@ -11,11 +11,8 @@ import time
 
 import pytest
 
-from perdure._io.files.confined_folder import FileRefused
 from perdure._io.files.jail import Jail
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.search.backend import GlobQuery, SearchQuery
-from perdure._tools.search.local import LocalSearch
+from perdure.hosts import FileRefused, GlobQuery, LocalFiles, LocalSearch, SearchQuery
 
 LONG = os.environ.get("PERDURE_SEARCH") == "long"
 SECONDS = 30.0 if LONG else 0.4

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from perdure import open_store
-from perdure._core.log.fold import fold_entries
-from perdure._core.values.event import MessageAdded, RunStarted
-from perdure._core.values.message import Status, user
+from perdure import Status, user
+from perdure.engines import fold_entries
+from perdure.events import MessageAdded, RunStarted
+from perdure.stores import open_store
 from tests.architecture.source import ROOT
 from tests.doubles import crashed
 from tests.faults.worker_process import STEPS, build_worker_agent

@@ -17,13 +17,13 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from perdure import Agent, allow_all, open_store
+from perdure import Agent
 from perdure._core.values import faults
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
-from perdure._tools.files.history import FileHistory
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, SnapshotFolder
+from perdure.permissions import allow_all
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
+from perdure.tools import FileHistory, coding
 
 _SUBREAPER = 36
 """Orphans below this process become its children."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
-from perdure._core.log.store import InterruptedSession, Lease, NonBlockingAppendStore, Post, SessionInfo, Store
-from perdure._core.values.event import Entry
+from perdure.events import Entry
+from perdure.stores import InterruptedSession, Lease, NonBlockingAppendStore, Post, SessionInfo, Store
 
 
 class Appended(NamedTuple):

@@ -5,9 +5,10 @@ import os
 import sys
 from typing import Any
 
-from perdure import Agent, Request, ToolContext, open_store, tool
-from perdure._core.log.store import Store
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, ToolContext, tool
+from perdure.models import Request
+from perdure.stores import Store, open_store
+from perdure.testing import ScriptedModel, call
 
 STEPS = 4
 """The calls that each session makes, one after the other."""

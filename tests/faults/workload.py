@@ -5,10 +5,10 @@ from random import Random
 
 import apsw
 
-from perdure._core.log.store import Lease, Post, SearchableStore
-from perdure._core.values.event import Entry, MessageAdded
-from perdure._core.values.message import user
+from perdure import user
 from perdure._stores.sqlite.format.pages import find_checksum_vfs
+from perdure.events import Entry, MessageAdded
+from perdure.stores import Lease, Post, SearchableStore
 from tests.faults.account import WORD
 from tests.faults.disk import Disk
 from tests.faults.outage import DATABASE

@@ -10,7 +10,8 @@ import pytest
 
 from perdure._io.files import atomic
 from perdure._io.files.atomic import open_atomic_file, remove_stale_files
-from perdure._io.files.jail import FileChanged, Jail
+from perdure._io.files.jail import Jail
+from perdure.hosts import FileChanged
 from tests.doubles import list_open_below
 
 

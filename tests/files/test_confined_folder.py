@@ -6,8 +6,9 @@ import os
 import pytest
 
 from perdure._core.permission.targets import path as open_without_links
-from perdure._io.files.confined_folder import ConfinedFolder, FileRefused
+from perdure._io.files.confined_folder import ConfinedFolder
 from perdure._io.files.sensitive import SENSITIVE_NAMES
+from perdure.hosts import FileRefused
 from tests.doubles import list_open_below
 
 

@@ -16,16 +16,12 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from perdure import ConfigError, PerdureError, StoreError
-from perdure._config.trusted import TrustedFiles
-from perdure._core.permission.grants import Grant
-from perdure._credentials.file_vault import FileVault
+from perdure import ConfigError, Grant, PerdureError, StoreError
 from perdure._io.home import decision_file, paths
 from perdure._io.home.decision_file import DecisionFile
-from perdure._mcp.login.file import LoginFile, StoredLogin
-from perdure._mcp.pins import PinFile
-from perdure._mcp.settings import McpServer
-from perdure._people.grants import GrantFile
+from perdure.context import TrustedFiles
+from perdure.mcp import LoginFile, McpServer, PinFile, StoredLogin
+from perdure.permissions import FileVault, GrantFile
 from tests.doubles import list_open_below
 
 ANOTHER = 4711
@@ -285,7 +281,7 @@ def test_of_many_writers_at_once_none_is_lost(kind: Kind, path: Path) -> None:
 
 def test_processes_lose_nothing_of_each_other(path: Path) -> None:
     code = (
-        "import sys; from perdure._config.trusted import TrustedFiles; t = TrustedFiles(sys.argv[1])\n"
+        "import sys; from perdure.context import TrustedFiles; t = TrustedFiles(sys.argv[1])\n"
         "for name in sys.argv[2]: t.trust('/' + name, name)"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), names]) for names in ("abcd", "efgh", "ijkl")]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._io.files.jail import compute_digest
-from perdure._io.files.snapshots import RemovedSnapshots, SnapshotFolder
+from perdure.hosts import SnapshotFolder
+from perdure.stores import RemovedSnapshots
 from tests.doubles import list_open_below
 
 ONE, TWO = compute_digest(b"one"), compute_digest(b"two")

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from perdure._core.values.error import ConfigError, ToolError
+from perdure import ConfigError, ToolError
 from perdure._io.files import origin
 from perdure._io.files.origin import (
     FolderOrigin,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._io.files import folder_handle, linux_calls
-from perdure._io.files.confined_folder import FileRefused
-from perdure._io.files.jail import MOST_WRITTEN_BYTES, FileChanged, Jail, compute_digest, describe_os_error
+from perdure._io.files.jail import MOST_WRITTEN_BYTES, Jail, compute_digest, describe_os_error
+from perdure.hosts import FileChanged, FileRefused
 from tests.doubles import list_open_below
 
 

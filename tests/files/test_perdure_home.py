@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from perdure._context.project import Project, get_config_folder
-from perdure._context.skills.loading import load_skills
-from perdure._core.values.error import ConfigError
-from perdure._credentials.file_vault import FileVault
-from perdure._io.files.snapshots import SnapshotFolder
+from perdure import ConfigError
+from perdure._context.project import get_config_folder
 from perdure._io.home.paths import get_home_file_path, get_perdure_home
 from perdure._models.catalogue.saved_profiles import get_profiles_folder
 from perdure._models.wires.codex import get_login_path
 from perdure._models.wires.google_environment import get_adc_path
-from perdure._people.grants import GrantFile
-from perdure._stores import open_store
 from perdure._tools.git.configuration import read_user_configuration
+from perdure.context import Project, load_skills
+from perdure.hosts import SnapshotFolder
+from perdure.permissions import FileVault, GrantFile
+from perdure.stores import open_store
 
 
 def test_the_home_is_the_folder_that_the_variable_names(monkeypatch, tmp_path):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from perdure import PathTarget
 from perdure._io.files.protected import MADE_FOLDERS, PROTECTED_NAMES, TRUSTED, TRUSTED_NAMES, add_caution
 from perdure._io.files.sensitive import find_blocking_pattern
+from perdure.permissions import PathTarget
 
 
 def caution(path):

@@ -4,10 +4,11 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from perdure import Agent, Request, tool
-from perdure._core.run.loop import react
-from perdure._testing.model import Reply, ScriptedModel
+from perdure import Agent, tool
 from perdure._work.goals.roles import CHECKER_INSTRUCTIONS, PLANNER_INSTRUCTIONS
+from perdure.engines import react
+from perdure.models import Request
+from perdure.testing import Reply, ScriptedModel
 
 PLAN = json.dumps({"items": ["The hull is tight.", "The sail is up."]})
 

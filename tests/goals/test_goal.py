@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure._work.goals.goal import ChecklistItem, Goal, build_checklist
+from perdure._work.goals.goal import build_checklist
+from perdure.background import ChecklistItem, Goal
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, ConfigError, Price, ProviderDown, SessionNotFound, StoreError, Usage, open_store
-from perdure._core.values.error import SessionExists
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, call
-from perdure._work.goals.goal import Goal
-from perdure._work.goals.pursuit import pursue_goal, resume_goal, stop_goal
-from perdure._work.goals.record import list_goals, read_goal
-from perdure._work.judging.graders.grader import Grade
+from perdure import Agent, Budget, ConfigError, ProviderDown, SessionExists, SessionNotFound, StoreError, Usage
+from perdure.background import Goal, list_goals, pursue_goal, read_goal, resume_goal, stop_goal
+from perdure.evals import Grade
+from perdure.models import Price
+from perdure.stores import open_store
+from perdure.testing import FakeClock, Reply, call
 from tests.doubles import until as until_true
 from tests.goals.roles import PLAN, ScriptedRoles, build_maker, verdict
 from tests.grading.failures import failure_of
@@ -320,7 +318,8 @@ async def test_a_maker_that_fails_ends_the_goal_as_errored_and_is_tried_anew_whe
 
 
 async def test_a_question_pauses_the_goal_and_after_the_answer_the_same_session_goes_on():
-    from perdure import Permissions, ask, later
+    from perdure import Permissions, ask
+    from perdure.permissions import later
 
     effects: list[str] = []
     roles = ScriptedRoles(maker=[call("repair", part="hull"), "Worked."], checker=[verdict("1", "2")])

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure import SessionNotFound, Usage, open_store
-from perdure._core.values.event import Custom, Entry, MessageAdded, RunEnded, RunResumed, RunStarted, RunWaiting
-from perdure._core.values.event_class import Event
+from perdure import SessionNotFound, Usage
 from perdure._work.goals import record as goal_record
 from perdure._work.goals.events import (
     GoalEnded,
@@ -14,25 +12,25 @@ from perdure._work.goals.events import (
     GoalPlanned,
     GoalStarted,
     IterationStarted,
-    MakerFinished,
-    VerdictGiven,
     WorkGraded,
     build_goal_event,
     build_goal_prompt,
 )
-from perdure._work.goals.goal import ChecklistItem, Goal
-from perdure._work.goals.pursuit import stop_goal
-from perdure._work.goals.record import (
+from perdure._work.goals.record import fold_goal, measure_lost_seconds, measure_progress, measure_pursuit_seconds
+from perdure.background import (
+    ChecklistItem,
+    Goal,
     GoalIteration,
     GoalRecord,
-    fold_goal,
+    MakerFinished,
+    VerdictGiven,
     list_goals,
-    measure_lost_seconds,
-    measure_progress,
-    measure_pursuit_seconds,
     read_goal,
+    stop_goal,
 )
-from perdure._work.judging.graders.grader import Grade
+from perdure.evals import Grade
+from perdure.events import Custom, Entry, Event, MessageAdded, RunEnded, RunResumed, RunStarted, RunWaiting
+from perdure.stores import open_store
 from tests.doubles import crashed
 
 GOAL = Goal("Make the boat ready.")

@@ -6,15 +6,14 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from perdure import ConfigError, Price, Usage, open_store
-from perdure._core.values.event import RunEnded, RunResumed
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, call
-from perdure._work.goals.goal import Goal
-from perdure._work.goals.pursuit import pursue_goal, resume_goal
-from perdure._work.goals.record import GoalRecord
+from perdure import ConfigError, Usage
 from perdure._work.goals.spending import GoalSpending
-from perdure._work.judging.graders.grader import Evidence, Grade
+from perdure.background import Goal, GoalRecord, pursue_goal, resume_goal
+from perdure.evals import Evidence, Grade
+from perdure.events import RunEnded, RunResumed
+from perdure.models import Price
+from perdure.stores import open_store
+from perdure.testing import FakeClock, Reply, call
 from tests.goals.roles import ScriptedRoles, build_maker, verdict
 
 PRICED = {"price": Price(input_usd=1, output_usd=1)}

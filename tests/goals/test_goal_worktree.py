@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from perdure import ConfigError
-from perdure._work.goals.worktree import prepare_worktree
+from perdure.background import prepare_worktree
 from tests.reviewing.conftest import git
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from perdure import Usage
 from perdure._work.goals.engine import is_progress
-from perdure._work.goals.events import VerdictGiven
-from perdure._work.goals.goal import ChecklistItem
-from perdure._work.goals.record import GoalIteration, measure_progress
-from perdure._work.judging.graders.grader import Grade, build_failed_grade
+from perdure._work.goals.record import measure_progress
+from perdure._work.judging.graders.grader import build_failed_grade
+from perdure.background import ChecklistItem, GoalIteration, VerdictGiven
+from perdure.evals import Grade
 
 
 def item(progress: int = 0, *, done: bool = False, item_id: str = "1") -> ChecklistItem:

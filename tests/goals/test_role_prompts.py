@@ -2,13 +2,11 @@
 
 from perdure import Agent, tool
 from perdure._core.values.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
-from perdure._testing.model import call
-from perdure._work.goals.events import VerdictGiven
-from perdure._work.goals.goal import ChecklistItem, Goal, build_checklist
-from perdure._work.goals.pursuit import pursue_goal
-from perdure._work.goals.record import GoalIteration
+from perdure._work.goals.goal import build_checklist
 from perdure._work.goals.roles import MAKER_PROMPT, build_checker_prompt, build_maker_prompt, format_checklist
-from perdure._work.judging.graders.grader import Grade
+from perdure.background import ChecklistItem, Goal, GoalIteration, VerdictGiven, pursue_goal
+from perdure.evals import Grade
+from perdure.testing import call
 from tests.goals.roles import ScriptedRoles, build_maker, verdict
 
 ITEMS = build_checklist(["The hull is tight."])

@@ -5,7 +5,7 @@ from xml.dom.minidom import parseString
 
 import pytest
 
-from perdure._work.goals.plot import draw_score_svg, draw_sparkline
+from perdure.background import draw_score_svg, draw_sparkline
 
 
 @pytest.mark.parametrize(

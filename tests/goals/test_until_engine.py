@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Output, Price, Usage, open_store, tool
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Custom, Entry
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._work.goals.until import list_grades, read_grades, until
-from perdure._work.judging.graders.grader import Evidence, Grade
-from perdure._work.judging.graders.model import model_grader
-from perdure._work.judging.graders.text import contains
+from perdure import Agent, ConfigError, Limits, Output, StoreError, Usage, tool
+from perdure._work.goals.until import list_grades
+from perdure.engines import read_grades, until
+from perdure.evals import Evidence, Grade, contains, model_grader
+from perdure.events import Custom, Entry
+from perdure.models import Price
+from perdure.stores import open_store
+from perdure.testing import Reply, ScriptedModel, call
 from tests.doubles import FailingStore, NotedStore
 from tests.grading.failures import failure_of
 from tests.runtime.subagents.family import left_behind

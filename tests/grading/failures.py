@@ -1,6 +1,6 @@
 """The failure of a grader, for tests that expect one."""
 
-from perdure._work.judging.graders.grader import Grade, GraderFailure
+from perdure.evals import Grade, GraderFailure
 
 
 def failure_of(grade: Grade) -> GraderFailure:

@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure import ConfigError
-from perdure._testing.shell import ScriptedShell
-from perdure._tools.shell.backend import CapturedStream, ShellCommand, ShellResult
-from perdure._tools.shell.local import LocalShell
-from perdure._work.judging.graders.combined import all_of
-from perdure._work.judging.graders.command import command_grader
-from perdure._work.judging.graders.grader import Evidence, grade_evidence
+from perdure.evals import Evidence, all_of, command_grader, grade_evidence
+from perdure.hosts import CapturedStream, LocalShell, ShellCommand, ShellResult
+from perdure.testing import ScriptedShell
 from tests.doubles import until
 from tests.grading.failures import failure_of
 

@@ -1,9 +1,9 @@
 """What a grader sees of the tool calls of a run."""
 
-from perdure import Agent, tool
-from perdure._core.log.past_runs import ToolCallRecord
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._work.judging.graders.grader import MOST_RESULT_CHARACTERS, Evidence
+from perdure import Agent, ToolCallRecord, tool
+from perdure._work.judging.graders.grader import MOST_RESULT_CHARACTERS
+from perdure.evals import Evidence
+from perdure.testing import Reply, ScriptedModel, call
 
 
 @tool

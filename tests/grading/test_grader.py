@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, Usage
-from perdure._work.judging.graders.combined import all_of, any_of
-from perdure._work.judging.graders.grader import Evidence, Grade, Grader, function_grader, grade_evidence, to_grader
+from perdure.evals import Evidence, Grade, Grader, all_of, any_of, function_grader, grade_evidence, to_grader
 from tests.grading.failures import failure_of
 
 EVIDENCE = Evidence(goal="Sail home.", answer="We are home.")

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from perdure import Agent, ConfigError, Price, ProviderDown, tool
-from perdure._core.model.budget import Budget
-from perdure._testing.model import ScriptedModel, call
-from perdure._work.judging.graders.grader import Evidence, grade_evidence
-from perdure._work.judging.graders.model import MOST_ANSWER_CHARACTERS, REPAIR, model_grader, parse_model_grade
+from perdure import Agent, Budget, ConfigError, ProviderDown, tool
+from perdure._work.judging.graders.model import MOST_ANSWER_CHARACTERS, REPAIR, parse_model_grade
+from perdure.evals import Evidence, grade_evidence, model_grader
+from perdure.models import Price
+from perdure.testing import ScriptedModel, call
 from tests.grading.failures import failure_of
 
 EVIDENCE = Evidence(goal="Sail home.", answer="We are home.")

@@ -9,9 +9,7 @@ import pytest
 
 from perdure import ConfigError
 from perdure._core.tools.worker.process import WORKERS
-from perdure._work.judging.graders.grader import Evidence, Grade, Grader, grade_evidence
-from perdure._work.judging.graders.schema import schema_grader
-from perdure._work.judging.graders.text import contains, equals, matches
+from perdure.evals import Evidence, Grade, Grader, contains, equals, grade_evidence, matches, schema_grader
 from tests.grading.failures import failure_of
 
 NOT_A_BOOL: Any = 1

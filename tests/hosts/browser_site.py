@@ -5,9 +5,8 @@ import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._io.egress.policy import EgressPolicy
-from perdure._tools.browser.local import LocalBrowser
+from perdure.hosts import EgressPolicy, LocalBrowser
+from perdure.permissions import UrlTarget
 from tests.wire.server import Playback, Received, Reply
 
 HERE = EgressPolicy(private_networks=["127.0.0.1", "127.0.0.2"], ports=None)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from perdure._core.values.error import ToolError
+from perdure import ToolError
 from perdure._io.processes.program import ProgramOutput, run_program
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a shell")

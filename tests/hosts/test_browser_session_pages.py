@@ -8,20 +8,20 @@ from typing import Any, cast
 
 import pytest
 
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._core.values.error import EffectUnknown, ToolError
-from perdure._io.http.transport import EgressDenied
+from perdure import EffectUnknown, ToolError
 from perdure._tools.browser import page as page_element
 from perdure._tools.browser import session
-from perdure._tools.browser.backend import (
+from perdure._tools.browser.page import describe_playwright_error
+from perdure._tools.browser.session import BrowserSessionPages
+from perdure.hosts import (
     BrowserDownload,
     BrowserElement,
     BrowserFrame,
     BrowserImage,
     BrowserSnapshot,
+    EgressDenied,
 )
-from perdure._tools.browser.page import describe_playwright_error
-from perdure._tools.browser.session import BrowserSessionPages
+from perdure.permissions import UrlTarget
 
 pytestmark = pytest.mark.packages("playwright")
 HOME = "https://example.org/home"

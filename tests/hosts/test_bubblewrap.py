@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._io.processes.tree import list_descendants
 from perdure._tools.sandbox import bubblewrap, shown_folders
 from perdure._tools.sandbox.shown_folders import is_below
 from perdure._tools.shell import placeholders
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import CommandLimits, LocalShell
 from perdure._tools.shell.placeholders import guard_placeholders
+from perdure.hosts import LocalShell, ShellCommand
+from perdure.tools import CommandLimits
 
 pytestmark = pytest.mark.needs("bubblewrap")
 IDENTITY = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -253,8 +253,8 @@ def test_what_a_killed_host_leaves_is_nothing_to_git_and_removed_at_the_next_sta
     make_repository(tmp_path)
     script = f"""
 import asyncio
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.backend import ShellCommand
+from perdure.hosts import LocalShell
+from perdure.hosts import ShellCommand
 async def main():
     async with LocalShell({str(tmp_path)!r}, sandbox="require") as shell:
         job = await shell.start(ShellCommand(line="echo begun; sleep 60"))

@@ -2,12 +2,11 @@
 
 import pytest
 
-from perdure._core.values.error import ConfigError
-from perdure._io.egress.policy import EgressPolicy
+from perdure import ConfigError
 from perdure._tools.browser import chromium
 from perdure._tools.browser.chromium import build_flags, find_chromium
-from perdure._tools.browser.local import LocalBrowser
 from perdure._tools.browser.page import describe_playwright_error
+from perdure.hosts import EgressPolicy, LocalBrowser
 
 
 def test_all_connections_are_sent_through_the_proxy():

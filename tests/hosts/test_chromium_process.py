@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from perdure._core.values.error import ConfigError, ToolError
+from perdure import ConfigError, ToolError
 from perdure._tools.browser import supervised
 from perdure._tools.browser.chromium import (
     ChromiumProcess,

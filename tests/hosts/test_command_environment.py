@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._tools.shell import environment as command_environment
-from perdure._tools.shell.backend import ShellCommand
 from perdure._tools.shell.environment import build_confined_environment, build_unconfined_environment
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, ShellCommand
 
 
 @pytest.fixture(autouse=True)

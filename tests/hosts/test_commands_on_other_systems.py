@@ -15,8 +15,8 @@ import pytest
 from perdure._io.processes import supervisor, tree
 from perdure._io.processes.stdio_server import StdioServerProcess
 from perdure._tools.shell import command as running_command
-from perdure._tools.shell.backend import ShellCommand
 from perdure._tools.shell.command import RunningCommand, SpoolLimits
+from perdure.hosts import ShellCommand
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it simulates other systems")
 

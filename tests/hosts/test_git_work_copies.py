@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Agent, allow_all
-from perdure._core.values.error import ConfigError
-from perdure._testing.model import ScriptedModel
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.git.local import LocalGit
-from perdure._tools.git.tools import git_read_tools
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure import Agent, ConfigError
+from perdure.hosts import LocalFiles, LocalShell, ShellCommand
+from perdure.permissions import allow_all
+from perdure.testing import ScriptedModel
+from perdure.tools import LocalGit, git_read_tools
 
 pytestmark = pytest.mark.needs("bubblewrap")
 IDENTITY = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

@@ -9,8 +9,7 @@ import pytest
 
 from perdure._tools.sandbox import covers
 from perdure._tools.sandbox.covers import bound_kernel_files, hide_files_of_root, list_files_of_root
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, ShellCommand
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="what only root can read is hidden from root's commands")
 

@@ -10,17 +10,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from perdure import Agent, Permissions, allow, allow_all, tool
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._core.values.error import ToolError
-from perdure._core.values.message import Status
-from perdure._credentials.vault import BoundVault, MemoryVault, SecretBinding
-from perdure._io.http.transport import EgressDenied
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Permissions, Status, ToolError, allow, tool
 from perdure._tools.browser import session as browser_session_pages
-from perdure._tools.browser.local import LocalBrowser
-from perdure._tools.browser.tools import browser_tools
-from perdure._tools.files.local import LocalFiles
+from perdure.hosts import EgressDenied, LocalBrowser, LocalFiles
+from perdure.permissions import BoundVault, MemoryVault, SecretBinding, UrlTarget, allow_all
+from perdure.testing import ScriptedModel, call
+from perdure.tools import browser_tools
 from tests.hosts.browser_site import HERE, Site, find_ref
 from tests.wire.server import Received, Reply
 
@@ -339,9 +334,9 @@ async def test_a_browser_that_ends_in_a_step_is_started_again(browser, site):
 
 PROGRAM = """
 import asyncio, sys, time
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._io.egress.policy import EgressPolicy
-from perdure._tools.browser.local import LocalBrowser
+from perdure.permissions import UrlTarget
+from perdure.hosts import EgressPolicy
+from perdure.hosts import LocalBrowser
 
 async def main():
     browser = LocalBrowser(EgressPolicy(private_networks=["127.0.0.1"], ports=None), step_seconds=30)

@@ -6,14 +6,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from perdure import Agent, Permissions, allow
-from perdure._core.permission.request import Verdict
-from perdure._core.values.error import EffectUnknown, ToolError
-from perdure._credentials.vault import BoundVault, MemoryVault, SecretBinding
-from perdure._testing.model import ScriptedModel
-from perdure._tools.browser.local import LocalBrowser
-from perdure._tools.browser.tools import browser_tools
-from perdure._tools.files.local import LocalFiles
+from perdure import Agent, EffectUnknown, Permissions, ToolError, allow
+from perdure.hosts import LocalBrowser, LocalFiles
+from perdure.permissions import BoundVault, MemoryVault, SecretBinding, Verdict
+from perdure.testing import ScriptedModel
+from perdure.tools import browser_tools
 from tests.hosts.browser_site import HERE, find_ref, open_site, visit
 
 pytestmark = [

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from perdure import Agent, Permissions, allow, allow_all, deny, url
-from perdure._testing.model import ScriptedModel
-from perdure._tools.browser.local import LocalBrowser
-from perdure._tools.browser.tools import browser_tools
-from perdure._tools.files.local import LocalFiles
+from perdure import Agent, Permissions, allow, deny
+from perdure.hosts import LocalBrowser, LocalFiles
+from perdure.permissions import allow_all, url
+from perdure.testing import ScriptedModel
+from perdure.tools import browser_tools
 from tests.hosts.browser_site import HERE, Site, find_ref, open_site, visit
 
 pytestmark = [

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from perdure import Agent, allow_all
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._core.values.error import ToolError
-from perdure._io.http.transport import EgressDenied
-from perdure._testing.model import ScriptedModel
-from perdure._tools.browser.local import LocalBrowser
-from perdure._tools.browser.tools import browser_tools
+from perdure import Agent, ToolError
+from perdure.hosts import EgressDenied, LocalBrowser
+from perdure.permissions import UrlTarget, allow_all
+from perdure.testing import ScriptedModel
+from perdure.tools import browser_tools
 from tests.hosts.browser_site import HERE, find_ref, open_site, visit
 from tests.wire.certificate import write_certificate
 

@@ -8,12 +8,10 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._core.values.error import ConfigError, ToolError
-from perdure._io.egress.policy import EgressPolicy
-from perdure._io.http.transport import EgressDenied
+from perdure import ConfigError, ToolError
 from perdure._tools.browser import local
-from perdure._tools.browser.local import LocalBrowser
+from perdure.hosts import EgressDenied, EgressPolicy, LocalBrowser
+from perdure.permissions import UrlTarget
 
 pytestmark = pytest.mark.packages("playwright")
 

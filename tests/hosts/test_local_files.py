@@ -2,8 +2,7 @@
 
 import pytest
 
-from perdure._io.files.confined_folder import FileRefused
-from perdure._tools.files.local import LocalFiles
+from perdure.hosts import FileRefused, LocalFiles
 
 
 def test_a_folder_is_read_listed_and_written(tmp_path):

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all, command, deny
-from perdure._core.values.error import ConfigError, ToolError
-from perdure._testing.model import ScriptedModel
-from perdure._tools.files.local import LocalFiles
+from perdure import Agent, ConfigError, Permissions, ToolError, allow, deny
 from perdure._tools.git import sandbox
-from perdure._tools.git.local import LocalGit
-from perdure._tools.git.tools import git_commit_tool, git_read_tools
+from perdure.hosts import LocalFiles
+from perdure.permissions import allow_all, command
+from perdure.testing import ScriptedModel
+from perdure.tools import LocalGit, git_commit_tool, git_read_tools
 
 
 def git(folder, *words, **options):

@@ -10,15 +10,12 @@ from random import Random
 
 import pytest
 
-from perdure import Agent, Permissions, allow, deny
-from perdure._core.values.error import ConfigError, ToolError
-from perdure._testing.model import ScriptedModel
-from perdure._tools.files.local import LocalFiles
+from perdure import Agent, ConfigError, Permissions, ToolError, allow, deny
 from perdure._tools.search import local, ripgrep
-from perdure._tools.search.backend import GlobQuery, SearchQuery
-from perdure._tools.search.local import LocalSearch
 from perdure._tools.search.patterns import PortableRegex
-from perdure._tools.search.tools import glob_tool, grep_tool
+from perdure.hosts import GlobQuery, LocalFiles, LocalSearch, SearchQuery
+from perdure.testing import ScriptedModel
+from perdure.tools import glob_tool, grep_tool
 from tests.seeds import chance
 
 TREE: dict[str, str | bytes] = {

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.values.error import ConfigError, ToolError
+from perdure import ConfigError, ToolError
 from perdure._io.processes.tree import list_descendants
 from perdure._tools.shell import command, local
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import CommandLimits, LocalShell
+from perdure.hosts import LocalShell, ShellCommand
+from perdure.tools import CommandLimits
 
 CONFINED = pytest.param("require", marks=pytest.mark.needs("bubblewrap"))
 
@@ -248,8 +248,8 @@ async def test_there_are_only_so_many_background_commands(tmp_path, monkeypatch)
 
 HOST = """
 import asyncio, os, sys
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.backend import ShellCommand
+from perdure.hosts import LocalShell
+from perdure.hosts import ShellCommand
 async def main():
     shell = LocalShell(sys.argv[1], sandbox=sys.argv[2])
     sleep = f"sleep {sys.argv[3]}"
@@ -282,8 +282,8 @@ async def test_a_host_that_is_killed_leaves_no_process_after_two_seconds(tmp_pat
 
 DYING_HOST = """
 import asyncio, os, signal, sys, threading
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.backend import ShellCommand
+from perdure.hosts import LocalShell
+from perdure.hosts import ShellCommand
 async def main():
     shell = LocalShell(sys.argv[1], sandbox=sys.argv[2])
     delay = float(sys.argv[4])
@@ -309,8 +309,8 @@ async def test_a_host_that_dies_while_a_command_starts_leaves_no_process(tmp_pat
 
 LEAVING_HOST = """
 import asyncio, sys
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.backend import ShellCommand
+from perdure.hosts import LocalShell
+from perdure.hosts import ShellCommand
 async def main():
     shell = LocalShell(sys.argv[1], sandbox=sys.argv[2])
     sleep = f"sleep {sys.argv[3]}"

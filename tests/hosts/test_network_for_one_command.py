@@ -5,10 +5,11 @@ import threading
 
 import pytest
 
-from perdure import Agent, Permissions, allow, command
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.tools import shell_tools
+from perdure import Agent, Permissions, allow
+from perdure.hosts import LocalShell
+from perdure.permissions import command
+from perdure.testing import ScriptedModel, call
+from perdure.tools import shell_tools
 
 pytestmark = pytest.mark.needs("bubblewrap")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._tools.shell.backend import CapturedStream
 from perdure._tools.shell.output import OutputCapture, trim_folder
+from perdure.hosts import CapturedStream
 from tests.doubles import list_open_below
 
 

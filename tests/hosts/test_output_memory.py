@@ -7,8 +7,9 @@ import pytest
 
 HOST = """
 import asyncio, resource, sys
-from perdure._tools.shell.local import CommandLimits, LocalShell
-from perdure._tools.shell.backend import ShellCommand
+from perdure.hosts import LocalShell
+from perdure.tools import CommandLimits
+from perdure.hosts import ShellCommand
 
 def measure():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from perdure._tools.browser.backend import BrowserElement, BrowserFrame
 from perdure._tools.browser.page import KnownElement, ScriptFailed, read_frame
+from perdure.hosts import BrowserElement, BrowserFrame
 
 pytestmark = pytest.mark.packages("playwright")
 URL = "https://example.org/"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure._core.values.error import ToolError
+from perdure import ToolError
 from perdure._tools.browser.page import parse_key
 
 

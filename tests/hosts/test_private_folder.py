@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from perdure._io.processes.private_folder import PrivateFolder, remove_stale_folders
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, ShellCommand
 
 PREFIX = "perdure-test-"
 MAKE = f"""
@@ -124,8 +123,8 @@ async def test_spool_folders_of_a_killed_program_are_gone_when_the_next_runs_a_c
 ) -> None:
     program = f"""
 import asyncio, os, signal
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.backend import ShellCommand
+from perdure.hosts import LocalShell
+from perdure.hosts import ShellCommand
 
 async def main():
     shell = LocalShell({str(place / "work")!r}, sandbox={sandbox!r})

@@ -2,13 +2,12 @@
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._io.processes.program import find_program_outside
 from perdure._tools.browser.chromium import find_chromium
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.git.local import LocalGit
 from perdure._tools.sandbox import bubblewrap
-from perdure._tools.search.local import LocalSearch
+from perdure.hosts import LocalFiles, LocalSearch
+from perdure.tools import LocalGit
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from perdure._core.values.error import ToolError
+from perdure import ToolError
 from perdure._io.files.jail import Jail
 from perdure._tools.search import local
-from perdure._tools.search.backend import SearchMatch, SearchQuery
 from perdure._tools.search.local import search_with_python
+from perdure.hosts import SearchMatch, SearchQuery
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ import subprocess
 
 import pytest
 
-from perdure import Agent, Permissions, allow, later
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Permissions, allow
 from perdure._tools.sandbox.bubblewrap import find_hidden_secrets
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell, reading_environment
-from perdure._tools.shell.tools import exec_tool, shell_tools
+from perdure._tools.shell.local import reading_environment
+from perdure.hosts import LocalShell, ShellCommand
+from perdure.permissions import later
+from perdure.testing import ScriptedModel, call
+from perdure.tools import exec_tool, shell_tools
 
 needs_sandbox = pytest.mark.needs("bubblewrap")
 

@@ -7,8 +7,7 @@ import pytest
 
 from perdure._tools.sandbox import bubblewrap
 from perdure._tools.sandbox.covers import add_remembered_secrets
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, ShellCommand
 
 WAYS = {
     "crowd": ("for each in $(seq 30); do : > !$each; done", "cat .env conf/.env secrets/x"),

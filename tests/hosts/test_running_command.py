@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._tools.shell import command as running_command
-from perdure._tools.shell.backend import ShellCommand
 from perdure._tools.shell.command import RunningCommand, SpoolLimits
+from perdure.hosts import ShellCommand
 from tests.doubles import until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs supervised programs")

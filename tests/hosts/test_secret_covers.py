@@ -7,8 +7,7 @@ import subprocess
 import pytest
 
 from perdure._tools.sandbox.covers import GitIndex
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, ShellCommand
 
 pytestmark = pytest.mark.needs("bubblewrap")
 IDENTITY = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

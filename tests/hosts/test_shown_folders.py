@@ -12,8 +12,7 @@ import pytest
 
 from perdure._tools.sandbox import bubblewrap, shown_folders
 from perdure._tools.sandbox.shown_folders import find_repository_folders, list_hidden_folders, list_shown_folders
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, ShellCommand
 
 NAMES = """
 .ssh/id_ed25519 .ssh/config .ssh/known_hosts .gnupg/private-keys-v1.d/key .aws/credentials .aws/config

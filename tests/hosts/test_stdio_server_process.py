@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._io.processes import stdio_server
 from perdure._io.processes.stdio_server import StdioServerProcess
 from tests.doubles import until

@@ -17,8 +17,7 @@ import pytest
 from perdure._io.processes.tree import list_descendants
 from perdure._tools.sandbox import bubblewrap, seccomp
 from perdure._tools.sandbox.seccomp import MACHINES, MISSING_CALLS, REFUSED_CALLS, build_system_call_filter
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, ShellCommand
 from tests.doubles import until
 
 ALLOW, KILL, ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000

@@ -5,10 +5,17 @@ from types import SimpleNamespace
 import pytest
 
 from perdure import ConfigError, ToolError
-from perdure._io.egress.policy import EgressPolicy
-from perdure._io.http.transport import EgressDenied, NetError
-from perdure._tools.web.backend import WebSearchQuery, WebSearchResult
-from perdure._tools.web.local import BraveSearch, LocalWeb, SearxngSearch, WikipediaSearch
+from perdure._io.http.transport import NetError
+from perdure.hosts import (
+    BraveSearch,
+    EgressDenied,
+    EgressPolicy,
+    LocalWeb,
+    SearxngSearch,
+    WebSearchQuery,
+    WebSearchResult,
+    WikipediaSearch,
+)
 from tests.wire.server import Playback, Reply, json_reply
 
 HERE = EgressPolicy(private_networks=["127.0.0.1"], ports=None)

@@ -5,7 +5,8 @@ import base64
 import pytest
 
 from perdure import ConfigError
-from perdure._people.kinds import LARGEST_PICTURE, Markdown, Picture, PlainText, Progress, Table
+from perdure._people.kinds import LARGEST_PICTURE
+from perdure.people import Markdown, Picture, PlainText, Progress, Table
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure import ConfigError, Grants, Permissions, StoreError
-from perdure._core.permission.grants import Grant
-from perdure._core.permission.request import PermissionRequest
-from perdure._people.grants import GrantFile
+from perdure import ConfigError, Grant, Permissions, StoreError
+from perdure.permissions import GrantFile, Grants, PermissionRequest
 
 FOR_EVER = Grant("forever", True, "shell", "run", "ls", "", "because")
 HERE = Grant("session", True, "shell", "run", "", "s1")
@@ -18,8 +16,8 @@ REQUEST = PermissionRequest("c", "shell", "run", "ls", {}, "hash", required=True
 
 WRITER = """
 import sys
-from perdure._core.permission.grants import Grant
-from perdure._people.grants import GrantFile
+from perdure import Grant
+from perdure.permissions import GrantFile
 path, name, count = sys.argv[1:]
 grants = GrantFile(path)
 for number in range(int(count)):

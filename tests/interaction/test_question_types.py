@@ -7,10 +7,9 @@ import msgspec
 import pydantic
 import pytest
 
-from perdure import ConfigError, ToolError
-from perdure._core.schema.parameters import check_value
-from perdure._core.schema.problems import Invalid
-from perdure._people.kinds import Choice, Confirm, CustomSlot, Form, MultiSelect, Option
+from perdure import ConfigError, Invalid, ToolError
+from perdure.people import Choice, Confirm, CustomSlot, Form, MultiSelect, Option
+from perdure.tools import check_value
 
 
 @dataclasses.dataclass

@@ -2,14 +2,14 @@
 
 import pytest
 
+from perdure import Invalid
 from perdure._core.log.fold import fold_events
-from perdure._core.log.store import Post
 from perdure._core.people.mailbox import build_host_event_post, build_slot_closing_post
-from perdure._core.schema.parameters import check_value
-from perdure._core.schema.problems import Invalid
-from perdure._core.values.event import RunStarted, RunWaiting
-from perdure._core.values.event_class import QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened, SlotUpdated
-from perdure._people.view import VERDICT_SCHEMA, SlotView, build_slot_views, slot_view_of_question
+from perdure._people.view import VERDICT_SCHEMA, build_slot_views, slot_view_of_question
+from perdure.events import QuestionAnswered, QuestionAsked, RunStarted, RunWaiting, SlotClosed, SlotOpened, SlotUpdated
+from perdure.people import SlotView
+from perdure.stores import Post
+from perdure.tools import check_value
 
 SHOWN = SlotOpened("slot", "text", {"text": "x"}, "call")
 ASKED = QuestionAsked("ask", "slot", "Who?", ({"call_id": "call", "tool": "t"},), 10.0, "line", {"question": "Who?"})

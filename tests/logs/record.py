@@ -20,19 +20,12 @@ from unittest import mock
 
 import msgspec
 
-from perdure import Agent, Permissions, allow, deny, tool
-from perdure._core.log.codec import encode_entry
-from perdure._core.log.store import Store
+from perdure import Agent, Message, Permissions, Text, ToolCall, ToolResult, Usage, allow, deny, tool, user
 from perdure._core.values import clock
-from perdure._core.values.event import EVENTS, Entry, MessageAdded, ModelRequested, RunStarted, ToolStarted, Unknown
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Message, Text, ToolCall, ToolResult, Usage, user
 from perdure._stores import lease_holder as holder
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure.events import EVENTS, Entry, Event, MessageAdded, ModelRequested, RunStarted, ToolStarted, Unknown
+from perdure.stores import FileStore, MemoryStore, SqliteStore, Store, encode_entry
+from perdure.testing import FakeClock, ScriptedModel, call, calls
 
 TALK, CUT_OFF, EVERY_KIND = "talk", "cut-off", "every-kind"
 SESSIONS = (TALK, CUT_OFF, EVERY_KIND)

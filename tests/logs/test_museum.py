@@ -14,21 +14,15 @@ import apsw
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, StoreError
-from perdure._core.log.codec import decode_entry, encode_entry
-from perdure._core.log.fold import fold_entries
+from perdure import Agent, ConfigError, Message, StoreError
 from perdure._core.log.repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT
-from perdure._core.log.store import Post, Store
-from perdure._core.values.error import EntryTooNew
-from perdure._core.values.event import EVENTS, Entry, Unknown
-from perdure._core.values.message import Message
 from perdure._stores.file.layout import encode_line
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
 from perdure._stores.sqlite.format.pages import find_checksum_vfs
 from perdure._stores.sqlite.format.rows import PackedRowMetadata, build_row_without_long_texts
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._testing.model import ScriptedModel
+from perdure.engines import fold_entries
+from perdure.events import EVENTS, Entry, Unknown
+from perdure.stores import EntryTooNew, FileStore, MemoryStore, Post, SqliteStore, Store, decode_entry, encode_entry
+from perdure.testing import ScriptedModel
 from tests.architecture.source import ROOT
 from tests.logs.record import CUT_OFF, EVERY_KIND, FUTURE, SESSIONS, TALK, depth, lower
 from tests.transcript import assert_valid

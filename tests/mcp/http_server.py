@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from perdure._mcp.servers import McpServers
-from perdure._mcp.settings import McpServer
+from perdure.mcp import McpServer, McpServers
 
 TOOLS = [{"name": "act", "description": "Have an effect.", "inputSchema": {"type": "object"}}]
 

@@ -4,8 +4,8 @@ import asyncio
 import json
 from typing import Any
 
-from perdure._mcp.client.client import McpClient, StartAndLoginCallbacks
-from perdure._mcp.settings import McpServer
+from perdure._mcp.client.client import StartAndLoginCallbacks
+from perdure.mcp import McpClient, McpServer
 
 CAPABILITIES: Any = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
 

@@ -5,8 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from perdure._mcp.servers import McpServers
-from perdure._mcp.settings import McpServer
+from perdure.mcp import McpServer, McpServers
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
 

@@ -8,23 +8,14 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError, EffectNotStarted
+from perdure import ConfigError, EffectNotStarted
 from perdure._mcp.client import client as client_module
 from perdure._mcp.client import connection, transports
-from perdure._mcp.client.client import (
-    MOST_STARTS,
-    CallDeadline,
-    CallTimedOut,
-    FateUnknown,
-    McpClient,
-    McpError,
-    StartAndLoginCallbacks,
-    UnusableAnswer,
-)
+from perdure._mcp.client.client import MOST_STARTS, CallDeadline, CallTimedOut, StartAndLoginCallbacks, UnusableAnswer
 from perdure._mcp.client.delivery import RequestDelivery
 from perdure._mcp.client.listing import CheckedToolList
 from perdure._mcp.servers import start_process
-from perdure._mcp.settings import McpServer
+from perdure.mcp import FateUnknown, McpClient, McpError, McpServer
 from tests.mcp.line_server import Died, LineServer
 from tests.mcp.servers import connect, is_alive, read_lines, scripted, wait_until
 

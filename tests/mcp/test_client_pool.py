@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._mcp import servers as client_pool
 from perdure._mcp.client.client import StartAndLoginCallbacks
-from perdure._mcp.servers import McpClientPool
-from perdure._mcp.settings import McpServer
+from perdure.mcp import McpClientPool, McpServer
 from tests.mcp.line_server import LineServer
 
 pytestmark = pytest.mark.packages("mcp")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import NotAnswered
+from perdure import NotAnswered
 from perdure._mcp.client.client import CallDeadline
 from perdure._mcp.client.tools import (
     CallElicitationAnswerer,
@@ -15,7 +15,7 @@ from perdure._mcp.client.tools import (
     build_elicitation_question,
     is_safe_link,
 )
-from perdure._mcp.settings import McpServer
+from perdure.mcp import McpServer
 
 mcp_types = pytest.importorskip("mcp_types")
 pytestmark = pytest.mark.packages("mcp")

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import EffectNotStarted
-from perdure._mcp.client.client import FateUnknown, McpError
-from perdure._mcp.servers import McpServers
-from perdure._mcp.settings import McpServer
+from perdure import EffectNotStarted
+from perdure.mcp import FateUnknown, McpError, McpServer, McpServers
 
 pytestmark = pytest.mark.packages("mcp")
 pytest.importorskip("mcp")

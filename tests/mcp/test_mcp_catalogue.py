@@ -7,9 +7,9 @@ import pytest
 
 from perdure import Agent, ConfigError
 from perdure._mcp import servers
-from perdure._mcp.catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS, CatalogueEntry, McpCatalogue
-from perdure._mcp.settings import McpServer
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure._mcp.catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS
+from perdure.mcp import CatalogueEntry, McpCatalogue, McpServer
+from perdure.testing import ScriptedModel, call, calls
 from tests.mcp.http_server import reach, serve_http
 from tests.mcp.line_server import LineServer
 from tests.mcp.servers import is_alive, read_lines, scripted

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from perdure._mcp.client.listing import check_tool_list
-from perdure._mcp.pins import PinFile, build_server_identity
-from perdure._mcp.settings import McpServer
+from perdure._mcp.pins import build_server_identity
+from perdure.mcp import McpServer, PinFile
 
 SERVER = McpServer(name="s", command=sys.executable, args=("-c", "pass"))
 TOOL = {

@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import EffectNotStarted
+from perdure import EffectNotStarted
 from perdure._io.processes.tree import list_descendants
-from perdure._mcp.client.client import FateUnknown
-from perdure._mcp.servers import McpServers
-from perdure._mcp.settings import McpServer
+from perdure.mcp import FateUnknown, McpServer, McpServers
 from scripts.mcp_servers import node_program, python_program
 from tests.mcp.servers import wait_until
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from perdure import Audio, Document, Image, Text
 from perdure._core.schema import checker
-from perdure._core.values.message import Audio, Document, Image, Text
 from perdure._mcp.client import tools
 from perdure._mcp.client.listing import check_tool_list
 from perdure._mcp.client.tools import convert_resource, convert_tool_result

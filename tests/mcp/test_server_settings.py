@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
-from perdure._mcp.settings import McpServer, hide_secrets
+from perdure import ConfigError
+from perdure._mcp.settings import hide_secrets
+from perdure.mcp import McpServer
 
 
 def test_a_server_shows_how_it_is_reached_and_no_secret():

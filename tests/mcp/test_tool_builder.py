@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
+from perdure import Status, Text, ToolError, ToolResult
 from perdure._core.log.repair import READ_IS_REPEATABLE
 from perdure._core.tools.results import MAY_HAVE_HAPPENED
-from perdure._core.values.error import ToolError
-from perdure._core.values.message import Status, Text, ToolResult
-from perdure._mcp.client.client import CallTimedOut, FateUnknown
+from perdure._mcp.client.client import CallTimedOut
 from perdure._mcp.client.listing import check_tool_list
 from perdure._mcp.client.tools import (
     build_permission_target,
@@ -18,7 +17,7 @@ from perdure._mcp.client.tools import (
     choose_effect,
     is_offered,
 )
-from perdure._mcp.settings import McpServer
+from perdure.mcp import FateUnknown, McpServer
 
 
 def listed(**hints):

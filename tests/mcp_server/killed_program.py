@@ -4,9 +4,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from perdure import Agent, allow_all, tool
-from perdure._mcp.server.serving import serve_http
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, tool
+from perdure.mcp import serve_http
+from perdure.permissions import allow_all
+from perdure.testing import ScriptedModel, call
 
 
 def main(folder: Path, token: str) -> None:

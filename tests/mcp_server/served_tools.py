@@ -11,8 +11,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from perdure import Agent, Image, Tool, ToolContext, ToolOutput, tool
-from perdure._mcp.server.serving import serve_http
-from perdure._testing.model import ScriptedModel
+from perdure.mcp import serve_http
+from perdure.testing import ScriptedModel
 
 GENERATIONS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 """The two generations of the protocol: how the client is told to speak, and the version that it then speaks."""

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from perdure._mcp.server.agents import ServedAgent
-from perdure._mcp.server.serving import serve_stdio
+from perdure.mcp import ServedAgent, serve_stdio
 from tests.mcp_server.served_tools import TOOLS, Slow, helper
 
 

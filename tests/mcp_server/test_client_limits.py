@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure._mcp.server.clients import ClientLimits, ClientRequestLimiter, RateLimiter, TooManyCalls
-from perdure._testing.clock import FakeClock
+from perdure._mcp.server.clients import ClientRequestLimiter, RateLimiter, TooManyCalls
+from perdure.mcp import ClientLimits
+from perdure.testing import FakeClock
 
 
 async def test_a_rate_allows_as_many_at_once_and_then_as_many_again_within_a_minute():

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure import ConfigError
-from perdure._mcp.server.clients import ClientTokens
+from perdure.mcp import ClientTokens
 
 ANN, BOB = "a" * 32, "b" * 32
 

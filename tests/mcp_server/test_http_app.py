@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from perdure._mcp.server.clients import ClientLimits, ClientTokens
-from perdure._mcp.server.http_app import McpApp
+from perdure.mcp import ClientLimits, ClientTokens, McpApp
 from tests.mcp_server.served_tools import TOKENS, WAIT_SECONDS
 
 

@@ -6,10 +6,9 @@ import pytest
 
 from perdure import ConfigError
 from perdure._mcp.server import http_app
-from perdure._mcp.server.clients import ClientLimits, ClientTokens
 from perdure._mcp.server.http_app import HttpGuard
-from perdure._mcp.server.serving import build_app
-from perdure._testing.clock import FakeClock
+from perdure.mcp import ClientLimits, ClientTokens, build_app
+from perdure.testing import FakeClock
 from tests.mcp_server.served_tools import ANN, BOB, TOKENS, WAIT_SECONDS, shout
 
 GOOD = {"host": "127.0.0.1:8808", "authorization": f"Bearer {ANN}", "content-type": "application/json"}

@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._mcp.server.listener import listen
-from perdure._mcp.server.serving import serve_http
+from perdure.mcp import serve_http
 from tests.mcp_server.served_tools import TOKENS, WAIT_SECONDS, running, shout
 from tests.wire.certificate import write_certificate
 

@@ -11,14 +11,14 @@ from mcp import Client
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
-from perdure import Agent, tool
-from perdure._core.values.error import UsageError
-from perdure._core.values.message import Audio, Document, Image, ResultPart, Status, Text, ToolResult, Video
-from perdure._mcp.server.agents import ServedAgent, list_served_agents
+from perdure import Agent, Audio, Document, Image, Status, Text, ToolResult, UsageError, Video, tool
+from perdure._core.values.message import ResultPart
+from perdure._mcp.server.agents import list_served_agents
 from perdure._mcp.server.clients import TooManyCalls
 from perdure._mcp.server.sdk_server import TOO_MANY_CALLS, build_call_result, build_protocol_server
 from perdure._mcp.server.tools import CallOutcome, OfferedTool, ReportProgress, ServedTools
-from perdure._testing.model import ScriptedModel
+from perdure.mcp import ServedAgent
+from perdure.testing import ScriptedModel
 from tests.mcp_server.served_tools import add, helper, shout
 
 WAIT_SECONDS = 30

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Toolbox, UsageError
-from perdure._core.model.protocol import Request
-from perdure._mcp.server.agents import ServedAgent, list_served_agents
-from perdure._testing.model import ScriptedModel
+from perdure._mcp.server.agents import list_served_agents
+from perdure.mcp import ServedAgent
+from perdure.models import Request
+from perdure.testing import ScriptedModel
 from tests.mcp_server.served_tools import Sum, add, helper, shout
 
 

@@ -10,31 +10,19 @@ from typing import Any, TypedDict
 import msgspec
 import pytest
 
-from perdure import (
-    Agent,
-    ConfigError,
-    Extension,
-    Permissions,
-    ToolContext,
-    ToolOutput,
-    UsageError,
-    allow,
-    allow_all,
-    ask,
-    later,
-    tool,
-    tool_from_schema,
-)
-from perdure._core.values.event_class import QuestionAsked
+from perdure import Agent, ConfigError, Extension, Permissions, ToolContext, ToolOutput, UsageError, allow, ask, tool
 from perdure._mcp.server import agents
 from perdure._mcp.server import tools as served_tools
-from perdure._mcp.server.agents import ServedAgent, list_served_agents
-from perdure._mcp.server.clients import ClientLimits, TooManyCalls
+from perdure._mcp.server.agents import list_served_agents
+from perdure._mcp.server.clients import TooManyCalls
 from perdure._mcp.server.sdk_server import build_call_result
 from perdure._mcp.server.tools import ServedTools, derive_output_schema
-from perdure._people.kinds import Confirm
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import QuestionAsked
+from perdure.mcp import ClientLimits, ServedAgent
+from perdure.people import Confirm
+from perdure.permissions import allow_all, later
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.tools import tool_from_schema
 from tests.mcp_server.served_tools import Sum, add, helper, shout
 
 

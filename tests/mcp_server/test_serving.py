@@ -14,12 +14,10 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from perdure import Agent, ConfigError, Permissions, Toolbox, ToolContext, allow, tool
-from perdure._mcp.server.agents import ServedAgent
-from perdure._mcp.server.clients import ClientLimits
-from perdure._mcp.server.serving import build_app, serve_http, serve_stdio
-from perdure._people.kinds import Confirm
-from perdure._testing.model import ScriptedModel, call
 from perdure.events import ToolFinished
+from perdure.mcp import ClientLimits, ServedAgent, build_app, serve_http, serve_stdio
+from perdure.people import Confirm
+from perdure.testing import ScriptedModel, call
 from tests.mcp_server.served_tools import (
     ANN,
     BOB,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from perdure import UsageError
-from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
 from perdure._mcp.server import agents
 from perdure._mcp.server.agents import OpenQuestions, WaitingRun, WaitingRuns
+from perdure.events import QuestionAnswered, QuestionAsked
 
 
 def asked(ask_id) -> Any:

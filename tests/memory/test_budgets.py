@@ -6,8 +6,8 @@ import time
 import pytest
 
 from bench.memory import SHAPE_US, TEXT_MS, VECTOR_MS, Corpus, DrawnEmbedder, conversation, fill
-from perdure import BufferMemory, LongTermMemory, WindowMemory
 from perdure._work.memory.vectors import VectorIndex
+from perdure.context import BufferMemory, LongTermMemory, WindowMemory
 
 TRIES = 30
 CALLS = 200

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import ConfigError
-from perdure._core.values.error import ModelError
+from perdure import ConfigError, ModelError
 from perdure._work.memory.embedder import (
     MAX_DIMENSIONS,
     check_embedder,

@@ -7,22 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure import (
-    Agent,
-    BufferMemory,
-    CompositeMemory,
-    ConfigError,
-    Message,
-    Text,
-    VectorMemory,
-    WindowMemory,
-    assistant,
-    user,
-)
+from perdure import Agent, ConfigError, Message, Text, assistant, user
 from perdure._context.history import processors
 from perdure._context.history.tokens import SUMMARY_ORIGIN, estimate_message_tokens, estimate_messages_tokens
 from perdure._core.model.transcript import MessagesSnapshot
-from perdure._testing.model import ScriptedModel
+from perdure.context import BufferMemory, CompositeMemory, VectorMemory, WindowMemory
+from perdure.testing import ScriptedModel
 from tests.memory.embedders import WordEmbedder
 from tests.memory.transcripts import build, conversations, find_places, has_whole_pairs
 

@@ -5,11 +5,12 @@ import json
 import apsw
 import pytest
 
-from perdure import Agent, ConfigError, LongTermMemory, MemoryScope, Permissions, StoreError, Verdict, tool
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import code_mode
-from perdure._tools.extensions import memory as memory_extension
+from perdure import Agent, ConfigError, Permissions, StoreError, tool
+from perdure.context import LongTermMemory, MemoryScope
+from perdure.permissions import Verdict
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.tools import code_mode
+from perdure.tools import memory as memory_extension
 from tests.memory.test_memory_tools import read_page
 
 DEEP = b'{"id":"d","text":"t","created_at":1,"properties":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"

@@ -10,12 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure import ConfigError, LongTermMemory, MemoryScope, StoreError, UsageError
-from perdure._testing.clock import FakeClock
+from perdure import ConfigError, StoreError, UsageError
 from perdure._work.memory import long_term
-from perdure._work.memory.long_term import MemoryImportReport, build_imported_id
+from perdure._work.memory.long_term import build_imported_id
 from perdure._work.memory.record import MAX_TAGS, MAX_TEXT_CHARACTERS
 from perdure._work.memory.rows import MAX_PINNED
+from perdure.context import LongTermMemory, MemoryImportReport, MemoryScope
+from perdure.testing import FakeClock
 from tests.memory.embedders import LlamaEmbedder, WordEmbedder
 
 DAY = 86_400.0
@@ -624,7 +625,7 @@ async def test_a_file_of_another_program_is_left_as_it_is(path, content):
 
 async def test_a_session_store_is_no_memory(tmp_path):
     from perdure import Agent
-    from perdure._testing.model import ScriptedModel
+    from perdure.testing import ScriptedModel
 
     path = tmp_path / "sessions.db"
     agent = Agent(ScriptedModel("hi"), store=f"sqlite:{path}")

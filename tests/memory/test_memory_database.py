@@ -15,7 +15,7 @@ from perdure._work.memory.database import (
     open_memory_file,
     open_memory_to_read,
 )
-from perdure._work.memory.record import MemoryScope
+from perdure.context import MemoryScope
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from perdure import ConfigError
 from perdure._work.memory.long_term import build_imported_id, parse_memory_line
-from perdure._work.memory.record import MemoryRecord, MemoryScope
+from perdure.context import MemoryRecord, MemoryScope
 
 LINE = b'{"id": "mem_1", "text": "Tulips.", "created_at": 5, "pinned": true, "labels": ["private"]}'
 UNTRUSTED = b'{"id": "mem_1", "text": "Tulips.", "created_at": 5, "pinned": true, "labels": ["untrusted"]}'

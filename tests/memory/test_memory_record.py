@@ -4,17 +4,10 @@ from typing import Any
 
 import pytest
 
-from perdure import ConfigError, LongTermMemory
+from perdure import ConfigError
 from perdure._work.memory import record as limits
-from perdure._work.memory.record import (
-    MemoryRecord,
-    MemoryScope,
-    build_entity_key,
-    build_indexed_text,
-    build_record,
-    merge_entity,
-    normalize_tags,
-)
+from perdure._work.memory.record import build_entity_key, build_indexed_text, build_record, merge_entity, normalize_tags
+from perdure.context import LongTermMemory, MemoryRecord, MemoryScope
 
 
 @pytest.fixture

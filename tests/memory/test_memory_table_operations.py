@@ -9,8 +9,9 @@ import pytest
 from perdure import UsageError
 from perdure._work.memory import rows as operations
 from perdure._work.memory.database import find_or_add_scope, find_scope, open_memory_file
-from perdure._work.memory.record import MemoryRecord, MemoryScope, build_record
+from perdure._work.memory.record import build_record
 from perdure._work.memory.rows import MemoryFilter
+from perdure.context import MemoryRecord, MemoryScope
 
 BASE = 1_000.0
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from perdure import Agent, LongTermMemory, StoreError
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import memory as memory_extension
+from perdure import Agent, StoreError
+from perdure.context import LongTermMemory
+from perdure.testing import ScriptedModel, call
+from perdure.tools import memory as memory_extension
 from tests.memory.embedders import WordEmbedder
 from tests.small_disk import mounted, remount
 

@@ -6,21 +6,12 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    BufferMemory,
-    Compaction,
-    CompositeMemory,
-    Image,
-    LongTermMemory,
-    VectorMemory,
-    WindowMemory,
-    tool,
-)
+from perdure import Agent, Image, tool
 from perdure._context.history.tokens import SUMMARY_ORIGIN
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._tools.extensions import memory as memory_extension
 from perdure._work.memory.tools import PINNED_NOTE
+from perdure.context import BufferMemory, Compaction, CompositeMemory, LongTermMemory, VectorMemory, WindowMemory
+from perdure.testing import Reply, ScriptedModel, call
+from perdure.tools import memory as memory_extension
 from tests.memory.embedders import WordEmbedder
 from tests.memory.transcripts import has_whole_pairs
 

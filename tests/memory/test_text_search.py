@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from perdure._work.memory import text_search
 from perdure._work.memory.database import find_or_add_scope, open_memory_file
-from perdure._work.memory.record import MemoryScope, build_record
+from perdure._work.memory.record import build_record
 from perdure._work.memory.rows import MemoryFilter, insert_memory
 from perdure._work.memory.text_search import MAX_QUERY_WORDS, search_text, split_query_words
+from perdure.context import MemoryScope
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,10 @@ import pytest
 from perdure._work.memory import vectors as vector_index
 from perdure._work.memory.database import find_or_add_scope, open_memory_file
 from perdure._work.memory.embedder import compute_bits, compute_similarity, embed_texts, pack_vector, unpack_vector
-from perdure._work.memory.record import MemoryScope, build_record
+from perdure._work.memory.record import build_record
 from perdure._work.memory.rows import delete_memory, insert_memory
 from perdure._work.memory.vectors import VectorIndex, read_centre, store_vectors
+from perdure.context import MemoryScope
 
 DIMENSIONS = 128
 COUNT = 600

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from perdure import ConfigError, ModelError, VectorMemory, assistant, user
+from perdure import ConfigError, ModelError, assistant, user
 from perdure._context.history import processors
+from perdure.context import VectorMemory
 from tests.memory.embedders import WordEmbedder
 from tests.memory.transcripts import build
 

@@ -12,14 +12,11 @@ import hypothesis.strategies as st
 import msgspec
 from msgspec import Struct
 
-from perdure._core.model.protocol import ToolSpec, sanitize_reply
-from perdure._core.values.jsonable import replace_surrogates
-from perdure._core.values.message import (
+from perdure import (
     Audio,
     Document,
     Image,
     Message,
-    Part,
     Status,
     StopReason,
     Text,
@@ -29,7 +26,10 @@ from perdure._core.values.message import (
     Video,
     user,
 )
-from perdure._models.endpoint.wire import Wire
+from perdure._core.model.protocol import sanitize_reply
+from perdure._core.values.jsonable import replace_surrogates
+from perdure._core.values.message import Part
+from perdure.models import ToolSpec, Wire
 from tests.models.authors import AUTHORS, Author, Json, Reply
 
 PRIVATE = "NEVER-SENT"

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from perdure._core.model.protocol import Request
+from perdure import Message, Text
 from perdure._core.values.jsonable import replace_surrogates
-from perdure._core.values.message import Media, Message, Text
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.wire import Wire
+from perdure._core.values.message import Media
 from perdure._models.wires.attachments import encode_base64, normalize_media
+from perdure.models import EncodingMemo, Request, Wire
 from tests.models.authors import WIRES, Author
 from tests.models.histories import PRIVATE, TOOLS, Session, sessions
 

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from perdure._core.values.error import AuthFailed
+from perdure import AuthFailed
 from perdure._models.endpoint.auth import ApiKey, key_header_for
 
 

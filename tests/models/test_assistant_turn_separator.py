@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, tool
-from perdure._core.model.protocol import Request
-from perdure._core.values.message import Message, Text, Thinking, ToolCall, ToolResult, assistant, user
-from perdure._models.endpoint.memo import EncodingMemo
+from perdure import Agent, Message, Text, Thinking, ToolCall, ToolResult, assistant, tool, user
 from perdure._models.wires.openai_responses import WIRE as RESPONSES
-from perdure._testing.model import ScriptedModel, call
+from perdure.models import EncodingMemo, Request
+from perdure.testing import ScriptedModel, call
 from tests.models.authors import AUTHORS
 from tests.models.histories import TOOLS
 

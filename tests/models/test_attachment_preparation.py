@@ -2,7 +2,8 @@
 
 import pytest
 
-from perdure._core.values.message import Audio, Document, Image, Media, Part, Text, Thinking, Video
+from perdure import Audio, Document, Image, Text, Thinking, Video
+from perdure._core.values.message import Media, Part
 from perdure._models.wires import attachments
 
 

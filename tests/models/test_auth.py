@@ -4,8 +4,9 @@ import hashlib
 
 import pytest
 
-from perdure._core.values.error import AuthFailed
-from perdure._models.endpoint.auth import FixedHeaders, fetch_token
+from perdure import AuthFailed
+from perdure._models.endpoint.auth import fetch_token
+from perdure.models import FixedHeaders
 
 
 async def test_the_same_headers_are_sent_every_time():

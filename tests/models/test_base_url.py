@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._models.catalogue.base_url import (
     get_first_env_value,
     get_host,

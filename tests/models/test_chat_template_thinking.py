@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure._models.wires.openai_chat.settings import (
+from perdure.models import (
     add_template_kwargs,
     build_template_kwargs,
     find_reasoning_profile,

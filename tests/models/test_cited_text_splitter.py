@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.message import Citation, Part, Text, Thinking
+from perdure import Citation, Text, Thinking
+from perdure._core.values.message import Part
 from perdure._models.wires.anthropic.messages import CitedPassage, split_cited_text
 
 

@@ -13,14 +13,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.protocol import Request
-from perdure._core.values.error import AuthFailed, ConfigError, ModelError, ProviderDown, RateLimited
-from perdure._core.values.event import TextDelta
-from perdure._core.values.message import user
-from perdure._io.http.pooled import HttpTransport
-from perdure._models.endpoint.http_model import HttpModel
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
+from perdure import AuthFailed, ConfigError, ModelError, ProviderDown, RateLimited, user
 from perdure._models.wires.codex import (
     CLIENT_ID,
     LIFETIME_SECONDS,
@@ -35,7 +28,9 @@ from perdure._models.wires.codex import (
     read_login,
     write_login,
 )
-from perdure._testing.clock import FakeClock
+from perdure.events import TextDelta
+from perdure.models import EncodingMemo, HttpModel, HttpTransport, Profile, Request
+from perdure.testing import FakeClock
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
 

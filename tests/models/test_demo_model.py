@@ -4,12 +4,11 @@ import asyncio
 
 import pytest
 
-from perdure._core.model.protocol import ModelInfo, Price, Request, Settings, ToolSpec, assemble_reply, model_info
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import ReplyFinished, TextDelta
-from perdure._core.values.message import Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
+from perdure import ConfigError, Settings, Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure._models.local.demo_model import DemoModel
-from perdure._testing.model_contract import check_model
+from perdure.events import ReplyFinished, TextDelta
+from perdure.models import ModelInfo, Price, Request, ToolSpec, assemble_reply, model_info
+from perdure.testing import check_model
 
 WEATHER = ToolSpec(
     "weather",

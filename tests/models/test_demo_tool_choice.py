@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.model.protocol import ToolSpec
 from perdure._models.local.tool_choice import choose_tool, guess_arguments, restrict_tool_values
-from perdure._tools.basic import basic_tools
+from perdure.models import ToolSpec
+from perdure.tools import basic_tools
 
 TEXT, WHOLE, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
 

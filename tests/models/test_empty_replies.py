@@ -5,10 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Settings
-from perdure._core.model.protocol import Model
-from perdure._core.values.message import Usage
-from perdure._models.registry import open_model, openai_compatible
+from perdure import Agent, Settings, Usage
+from perdure.models import Model, open_model, openai_compatible
 from tests.wire.server import Playback, json_reply
 
 

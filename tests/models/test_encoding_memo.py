@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import Message, user
 from perdure._core.model.transcript import MessagesSnapshot
-from perdure._core.values.message import Message, user
-from perdure._models.endpoint.memo import EncodingMemo, Item, ProviderRuleError, encode_lossy_json
+from perdure._models.endpoint.memo import Item, ProviderRuleError, encode_lossy_json
+from perdure.models import EncodingMemo
 
 
 class Counting:

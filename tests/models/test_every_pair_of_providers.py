@@ -16,14 +16,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.model.protocol import Request, Settings, sanitize_reply
-from perdure._core.values.message import Document, Image, Message, Text, ToolResult, user
+from perdure import Document, Image, Message, Settings, Text, ToolResult, user
+from perdure._core.model.protocol import sanitize_reply
 from perdure._models import builder
 from perdure._models.catalogue.entry import Provider
 from perdure._models.catalogue.providers import PROVIDERS
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.wire import Wire
 from perdure._models.wires.openai_chat.dialect import get_dialect
+from perdure.models import EncodingMemo, Request, Wire
 from tests.models import authors
 from tests.models.authors import Author, Json, Reply
 from tests.models.histories import PNG, TOOLS

@@ -5,13 +5,9 @@ import time
 
 import pytest
 
-from perdure import Agent, failover
-from perdure._core.model.protocol import Request
-from perdure._core.values.error import RateLimited
-from perdure._core.values.message import user
-from perdure._models.endpoint.throttle import Throttle
-from perdure._models.registry import openai_compatible
-from perdure._testing.clock import FakeClock
+from perdure import Agent, RateLimited, user
+from perdure.models import Request, Throttle, failover, openai_compatible
+from perdure.testing import FakeClock
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
 
 ANSWER = Reply(

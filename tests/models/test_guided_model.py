@@ -4,17 +4,17 @@ import re
 
 import pytest
 
-from perdure._core.model.protocol import OutputSpec, Request, Settings, assemble_reply
-from perdure._core.values.event import ReplyFinished, TextDelta
-from perdure._core.values.message import Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
+from perdure import OutputSpec, Settings, Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure._models.local.model import (
     MAX_REPLY_TOKENS,
     MAX_RESULT_CHARACTERS,
     adapt_to_small_model,
     build_small_model_request,
 )
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.basic import basic_tools
+from perdure.events import ReplyFinished, TextDelta
+from perdure.models import Request, assemble_reply
+from perdure.testing import ScriptedModel, call
+from perdure.tools import basic_tools
 
 TOOLS = tuple(each.spec for each in basic_tools())
 CONTEXT = 8192

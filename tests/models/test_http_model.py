@@ -11,10 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent
-from perdure._core.model.protocol import Request, ToolSpec, assemble_reply
-from perdure._core.values.clock import SystemClock
-from perdure._core.values.error import (
+from perdure import (
+    Agent,
     AuthFailed,
     BadRequest,
     ContextOverflow,
@@ -22,21 +20,29 @@ from perdure._core.values.error import (
     ProviderDown,
     RateLimited,
     ReplyCutOff,
+    StopReason,
+    Usage,
+    user,
 )
-from perdure._core.values.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled, TextDelta
-from perdure._core.values.message import StopReason, Usage, user
-from perdure._io.http.pooled import HttpTransport
+from perdure._core.values.clock import SystemClock
 from perdure._io.http.sse import SseParser
-from perdure._io.http.transport import Deadlines
 from perdure._models.builder import load_wire
-from perdure._models.endpoint.auth import FixedHeaders
-from perdure._models.endpoint.http_model import HttpModel
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
-from perdure._models.endpoint.throttle import Throttle
-from perdure._models.endpoint.wire import EncodedRequest
 from perdure._models.provider_errors.classify import classify_error
-from perdure._testing.clock import FakeClock
+from perdure.events import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled, TextDelta
+from perdure.models import (
+    Deadlines,
+    EncodedRequest,
+    EncodingMemo,
+    FixedHeaders,
+    HttpModel,
+    HttpTransport,
+    Profile,
+    Request,
+    Throttle,
+    ToolSpec,
+    assemble_reply,
+)
+from perdure.testing import FakeClock
 from tests.wire.server import Playback, Received, Reply, at_random, gzipped, json_reply, sse
 
 # -- a wire of our own, as small as a wire can be ----------------------------------------------------------------------
@@ -185,7 +191,7 @@ def test_it_says_which_model_it_is_and_where():
 
 def test_making_one_does_not_import_aiohttp():
     code = (
-        "import sys; from perdure._models.endpoint.http_model import HttpModel; from perdure._models.endpoint.profile import Profile\n"
+        "import sys; from perdure.models import HttpModel; from perdure.models import Profile\n"
         "HttpModel(None, Profile(provider='p', model='m'), base_url='http://localhost')\n"
         "print('aiohttp' in sys.modules)"
     )

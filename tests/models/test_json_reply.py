@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.values.event import TextDelta
 from perdure._models.endpoint.json_reply import (
     MAX_UNDECIDED_CHARACTERS,
     JsonReplyParser,
     JsonStringDecoder,
     JsonValueScanner,
 )
+from perdure.events import TextDelta
 
 
 def read(*pieces: str, most_calls: int = 8, structured: bool = False):

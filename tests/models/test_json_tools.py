@@ -6,11 +6,29 @@ import jsonschema_rs
 import pytest
 from msgspec.structs import replace
 
-from perdure import Agent, tool
-from perdure._core.model.protocol import ModelInfo, OutputSpec, Request, Settings, ToolSpec, assemble_reply, model_info
-from perdure._core.model.wrappers import retried
-from perdure._core.values.error import ConfigError, ReplyCutOff
-from perdure._core.values.event import (
+from perdure import (
+    Agent,
+    Citation,
+    ConfigError,
+    Image,
+    Message,
+    OutputSpec,
+    ReplyCutOff,
+    Settings,
+    Status,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+    tool,
+    tool_message,
+    user,
+)
+from perdure._models.endpoint.json_tools import MAX_CACHED, MessageRewriter
+from perdure.events import (
     CitationAdded,
     ModelEvent,
     ReplyFinished,
@@ -20,24 +38,8 @@ from perdure._core.values.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure._core.values.message import (
-    Citation,
-    Image,
-    Message,
-    Status,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-    assistant,
-    tool_message,
-    user,
-)
-from perdure._models.endpoint.json_tools import MAX_CACHED, MessageRewriter, json_tools
-from perdure._testing.model import Reply, ScriptedModel
-from perdure._testing.model_contract import check_model
+from perdure.models import ModelInfo, Request, ToolSpec, assemble_reply, json_tools, model_info, retried
+from perdure.testing import Reply, ScriptedModel, check_model
 
 ADD = ToolSpec(
     "add",

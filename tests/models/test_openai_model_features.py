@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure._core.model.protocol import Settings
+from perdure import Settings
 from perdure._models.wires.openai_features import get_openai_model_features
 
 

@@ -9,16 +9,15 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from perdure._core.model.protocol import Price
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._models.catalogue import prices as price_lookup
-from perdure._models.registry import price_of, set_price
+from perdure.models import Price, price_of, set_price
 
 OFFLINE = """
 import socket, sys, time
 def refuse(*a, **k): raise AssertionError("the network was used")
 socket.socket.connect = socket.create_connection = refuse
-from perdure._models.registry import price_of
+from perdure.models import price_of
 print(price_of({provider!r}, {model!r}))
 print("genai_prices" in sys.modules)
 """

@@ -4,14 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.model.protocol import Request, Settings
-from perdure._core.values.error import ConfigError, ProviderDown
-from perdure._core.values.message import user
+from perdure import ConfigError, ProviderDown, Settings, user
 from perdure._models.catalogue.providers import PROVIDERS, find_provider, list_provider_names, raise_unknown_provider
-from perdure._models.endpoint.profile import Profile
-from perdure._models.registry import open_model, price_of
 from perdure._models.wires.codex import get_codex_profile
 from perdure._models.wires.openai_chat.dialect import get_dialect
+from perdure.models import Profile, Request, open_model, price_of
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.models.histories import TOOLS
 

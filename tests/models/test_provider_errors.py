@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perdure._core.values.error import (
+from perdure import (
     AuthFailed,
     BadRequest,
     ContentRefused,

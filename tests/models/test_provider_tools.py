@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, PermissionRequest, Permissions, Settings, Verdict, allow, later, tool
-from perdure._core.model.protocol import Model
-from perdure._core.values.message import Status
-from perdure._models.registry import open_model, openai_compatible
-from perdure._stores.memory import MemoryStore
+from perdure import Agent, Permissions, Settings, Status, allow, tool
+from perdure.models import Model, open_model, openai_compatible
+from perdure.permissions import PermissionRequest, Verdict, later
+from perdure.stores import MemoryStore
 from tests.wire.server import Playback, Reply, json_reply, sse
 
 pytestmark = pytest.mark.usefixtures("_no_profiles")

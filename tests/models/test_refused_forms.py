@@ -6,16 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, tool
-from perdure._core.model.protocol import Request, Settings
-from perdure._core.values.error import BadRequest, ProviderDown
-from perdure._core.values.event import ErrorRaised, ModelEvent, ReplyFinished, ThinkingDelta, ToolCallDelta
-from perdure._core.values.message import user
-from perdure._models.endpoint.profile import Profile
+from perdure import Agent, BadRequest, ProviderDown, Settings, tool, user
 from perdure._models.endpoint.rejections import MAX_SESSIONS, RefusedForms, find_next_form
 from perdure._models.provider_errors.classify import classify_error
-from perdure._models.registry import openai_compatible
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import ErrorRaised, ModelEvent, ReplyFinished, ThinkingDelta, ToolCallDelta
+from perdure.models import Profile, Request, openai_compatible
+from perdure.testing import ScriptedModel, call
 from tests.wire.recordings import recordings
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.model.protocol import Request, Settings, ToolSpec
-from perdure._core.values.error import AuthFailed, BadRequest, ProviderDown, ReplyCutOff
+from perdure import AuthFailed, BadRequest, ProviderDown, ReplyCutOff, Settings
 from perdure._models.endpoint.rejections import RejectedTools
 from perdure._models.provider_errors.classify import classify_error
+from perdure.models import Request, ToolSpec
 from tests.wire.recordings import recordings
 
 NAMES = ("read", "search", "write", "get_weather", "file")

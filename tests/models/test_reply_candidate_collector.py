@@ -1,7 +1,7 @@
 """Replies beside the one that counts."""
 
-from perdure._core.values.event import TextDelta, ThinkingDelta, ToolCallDelta
 from perdure._models.wires.reply_metadata import CandidateCollector
+from perdure.events import TextDelta, ThinkingDelta, ToolCallDelta
 
 
 def test_candidates_are_put_together_in_the_order_of_their_indexes():

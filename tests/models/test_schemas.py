@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._models.schemas.compile import can_be_strict, compile_schema, list_schema_dialects
 from perdure._models.schemas.lint import find_violations
 from perdure._models.schemas.normalize import get_possible_types

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._models.schemas.build import build_truncated_schema
 from perdure._models.schemas.compile import can_be_strict, compile_schema, get_lenient_dialect, list_schema_dialects
 from perdure._models.schemas.dialects import DIALECTS, is_portable_pattern

@@ -2,9 +2,16 @@
 
 import pytest
 
-from perdure import Agent, Settings
-from perdure._core.model.protocol import Request, assemble_reply
-from perdure._core.values.event import (
+from perdure import Agent, Citation, Message, Settings, Text, Thinking, ToolCall, Usage
+from perdure._models.builder import load_wire
+from perdure._models.catalogue.entry import WireName
+from perdure._models.endpoint.think_tags import (
+    ThinkingToTagsConverter,
+    add_think_tags,
+    remove_think_tags,
+    shift_citation,
+)
+from perdure.events import (
     CitationAdded,
     ModelEvent,
     ReplyFinished,
@@ -13,19 +20,8 @@ from perdure._core.values.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure._core.values.message import Citation, Message, Text, Thinking, ToolCall, Usage
-from perdure._models.builder import load_wire
-from perdure._models.catalogue.entry import WireName
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
-from perdure._models.endpoint.think_tags import (
-    ThinkingToTagsConverter,
-    add_think_tags,
-    remove_think_tags,
-    shift_citation,
-    with_think_tags,
-)
-from perdure._testing.model import Reply, ScriptedModel
+from perdure.models import EncodingMemo, Profile, Request, assemble_reply, with_think_tags
+from perdure.testing import Reply, ScriptedModel
 
 
 def shown(*events: ModelEvent) -> Message:

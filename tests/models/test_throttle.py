@@ -6,10 +6,11 @@ import threading
 
 import pytest
 
-from perdure._core.values.error import ConfigError
-from perdure._models.endpoint.throttle import Throttle, get_shared_throttle, set_api_key_limits
+from perdure import ConfigError
+from perdure._models.endpoint.throttle import get_shared_throttle
 from perdure._models.endpoint.throttle_state import RequestSlot
-from perdure._testing.clock import FakeClock
+from perdure.models import Throttle, set_api_key_limits
+from perdure.testing import FakeClock
 
 
 @pytest.fixture

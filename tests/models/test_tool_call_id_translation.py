@@ -7,14 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, tool
-from perdure._core.model.protocol import Request, sanitize_reply
-from perdure._core.values.message import Message, Text, ToolCall, ToolResult, tool_message, user
+from perdure import Agent, Message, Text, ToolCall, ToolResult, tool, tool_message, user
+from perdure._core.model.protocol import sanitize_reply
 from perdure._models.builder import load_wire
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
 from perdure._models.wires.tools import CallIdTranslator
-from perdure._testing.model import ScriptedModel
+from perdure.models import EncodingMemo, Profile, Request
+from perdure.testing import ScriptedModel
 
 KIMI = Profile(provider="groq", model="kimi-k2")
 KIMI_ID, OTHER_ID = "functions.weather:0", "functions.weather:1"

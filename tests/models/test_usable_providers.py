@@ -5,8 +5,8 @@ import pytest
 from perdure._models import registry
 from perdure._models.catalogue import status as availability
 from perdure._models.catalogue.providers import PROVIDERS
-from perdure._models.registry import list_provider_statuses, register
-from perdure._testing.model import ScriptedModel
+from perdure.models import list_provider_statuses, register
+from perdure.testing import ScriptedModel
 
 
 @pytest.fixture(autouse=True)

@@ -12,14 +12,8 @@ from aiohttp import http_exceptions
 from aiohttp.client_reqrep import ConnectionKey
 
 from perdure._io.http.pool import convert_read_error, convert_request_error, is_connection_dropped
-from perdure._io.http.transport import (
-    Deadlines,
-    HostUnreachable,
-    HttpTimeoutExceeded,
-    InvalidResponse,
-    NetError,
-    ResponseCutOff,
-)
+from perdure._io.http.transport import HostUnreachable, HttpTimeoutExceeded, InvalidResponse, NetError, ResponseCutOff
+from perdure.models import Deadlines
 
 KEY: Any = ConnectionKey("host.example", 443, True, True, None, None, None)
 

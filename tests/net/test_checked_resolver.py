@@ -5,9 +5,8 @@ import socket
 
 import pytest
 
-from perdure._io.egress.policy import EgressPolicy
 from perdure._io.egress.resolver import CheckedResolver, check_socket_address, look_up_host
-from perdure._io.http.transport import EgressDenied
+from perdure.hosts import EgressDenied, EgressPolicy
 
 PUBLIC = "93.184.216.34"
 

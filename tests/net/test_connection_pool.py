@@ -12,7 +12,8 @@ import pytest
 
 from perdure._io.http.pool import HttpConnectionPool, ReceivedResponse, find_proxy
 from perdure._io.http.timeouts import MAX_CHECK_SECONDS, SharedTimeoutTimer
-from perdure._io.http.transport import Deadlines, HttpTimeoutExceeded, ResponseCutOff, ResponseTooLarge
+from perdure._io.http.transport import HttpTimeoutExceeded, ResponseCutOff, ResponseTooLarge
+from perdure.models import Deadlines
 
 
 class Loop:

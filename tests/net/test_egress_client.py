@@ -7,16 +7,8 @@ import time
 import pytest
 
 from perdure import ConfigError
-from perdure._io.egress.client import EgressClient, FetchedResponse
-from perdure._io.egress.policy import EgressPolicy
-from perdure._io.http.transport import (
-    EgressDenied,
-    HostUnreachable,
-    HttpTimeoutExceeded,
-    InvalidResponse,
-    NetError,
-    ResponseCutOff,
-)
+from perdure._io.http.transport import HostUnreachable, HttpTimeoutExceeded, InvalidResponse, NetError, ResponseCutOff
+from perdure.hosts import EgressClient, EgressDenied, EgressPolicy, FetchedResponse
 from tests.net.connections import watch_connections
 from tests.wire.server import Playback, Received, Reply, each_byte, gzipped
 

@@ -3,9 +3,8 @@
 import pytest
 
 from perdure import ConfigError
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._io.egress.policy import EgressPolicy
-from perdure._io.http.transport import EgressDenied
+from perdure.hosts import EgressDenied, EgressPolicy
+from perdure.permissions import UrlTarget
 
 ANYWHERE = EgressPolicy()
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
-from perdure._io.egress.policy import EgressPolicy
-from perdure._io.egress.proxy import EgressProxy, ProxyLimits
+from perdure import ConfigError
+from perdure.hosts import EgressPolicy, EgressProxy, ProxyLimits
 from tests.net.connections import watch_connections
 from tests.wire.server import Playback, Reply
 

@@ -12,10 +12,8 @@ from typing import NoReturn
 
 import pytest
 
-from perdure._io.egress.policy import EgressPolicy
-from perdure._io.http.pooled import HttpTransport, get_shared_transport
+from perdure._io.http.pooled import get_shared_transport
 from perdure._io.http.transport import (
-    Deadlines,
     HostUnreachable,
     HttpTimeoutExceeded,
     InvalidResponse,
@@ -23,6 +21,8 @@ from perdure._io.http.transport import (
     ResponseCutOff,
     ResponseTooLarge,
 )
+from perdure.hosts import EgressPolicy
+from perdure.models import Deadlines, HttpTransport
 from tests.doubles import SECONDS
 from tests.wire.server import Playback, Reply, at_random, each_byte, gzipped, json_reply, sse
 
@@ -338,7 +338,7 @@ def test_a_transport_that_nobody_has_any_more_closes_its_connections():
 
 FORGOTTEN = """
 import asyncio, gc, sys
-from perdure._io.http.pooled import HttpTransport
+from perdure.models import HttpTransport
 async def ask():
     async with http.post(sys.argv[1], {}, b"{}") as answer:
         return await answer.read(10)

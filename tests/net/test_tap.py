@@ -8,18 +8,9 @@ from typing import Any, cast
 import pytest
 
 from perdure import Agent
-from perdure._io.http.pooled import HttpTransport
-from perdure._io.http.tap import (
-    TappedRequest,
-    _TappedResponse,
-    mask_headers,
-    mask_sent_secrets,
-    mask_url,
-    tap_models,
-    tapped,
-)
+from perdure._io.http.tap import _TappedResponse, mask_headers, mask_sent_secrets, mask_url
 from perdure._io.http.transport import NetError
-from perdure._models.registry import openai_compatible
+from perdure.models import HttpTransport, TappedRequest, openai_compatible, tap_models, tapped
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
 
 STREAM = sse({"a": 1}, {"b": "ü"}) + b": ping\n\ndata: no end"

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from perdure._core.values.event import Entry
-from perdure._runtime.agent.agent import Agent
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel
-from perdure._work.replay.differences import Divergence
-from perdure._work.replay.replay import ReplayReport, Source, replay
+from perdure import Agent
+from perdure.events import Entry
+from perdure.stores import MemoryStore
+from perdure.testing import Divergence, ReplayReport, ScriptedModel, Source, replay
 
 
 async def agreeing(agent: Agent[Any], **given: Any) -> ReplayReport:

@@ -2,8 +2,25 @@
 
 import pytest
 
-from perdure._core.model.protocol import Request, ToolSpec
-from perdure._core.values.event import (
+from perdure import (
+    Citation,
+    Status,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    tool_message,
+    user,
+)
+from perdure._work.replay.differences import (
+    describe_difference,
+    describe_event,
+    format_instructions_and_tools,
+    get_difference_kind,
+    get_prompt_prefix,
+)
+from perdure.events import (
     AutoContinued,
     Compacted,
     CompactionStarted,
@@ -18,25 +35,8 @@ from perdure._core.values.event import (
     ToolStarted,
     ViewChanged,
 )
-from perdure._core.values.message import (
-    Citation,
-    Status,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    assistant,
-    tool_message,
-    user,
-)
-from perdure._work.replay.differences import (
-    Divergence,
-    describe_difference,
-    describe_event,
-    format_instructions_and_tools,
-    get_difference_kind,
-    get_prompt_prefix,
-)
+from perdure.models import Request, ToolSpec
+from perdure.testing import Divergence
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,19 @@
 
 import pytest
 
-from perdure._core.model.protocol import Request
-from perdure._core.values.event import (
+from perdure import Text, ToolResult, assistant, user
+from perdure._work.replay.comparison import LogComparer, ReplayStopped, _describe_prefix_difference, get_call_id
+from perdure._work.replay.differences import NOTHING
+from perdure._work.replay.log import index_recorded_log
+from perdure.events import (
     Compacted,
     CompactionStarted,
     Entry,
+    Event,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
+    QuestionAsked,
     RunEnded,
     RunStarted,
     ToolFinished,
@@ -18,11 +23,8 @@ from perdure._core.values.event import (
     TurnStarted,
     ViewChanged,
 )
-from perdure._core.values.event_class import Event, QuestionAsked
-from perdure._core.values.message import Text, ToolResult, assistant, user
-from perdure._work.replay.comparison import LogComparer, ReplayStopped, _describe_prefix_difference, get_call_id
-from perdure._work.replay.differences import NOTHING, Divergence
-from perdure._work.replay.log import index_recorded_log
+from perdure.models import Request
+from perdure.testing import Divergence
 
 STARTED, PROMPT, ENDED = RunStarted("a"), MessageAdded(user("Go.")), RunEnded("done")
 

@@ -2,14 +2,10 @@
 
 import pytest
 
-from perdure import Agent, ToolContext, tool, user
-from perdure._context.directives.commands import Command, Rewrite, ShortCircuit
-from perdure._context.directives.mentions import MentionSettings
-from perdure._context.role import Role
-from perdure._context.skills.skill import Skill, Skills
-from perdure._core.values.event import MessageAdded, SkillLoaded
-from perdure._core.values.message import assistant
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, ToolContext, assistant, tool, user
+from perdure.context import Command, MentionSettings, Rewrite, Role, ShortCircuit, Skill, Skills
+from perdure.events import MessageAdded, SkillLoaded
+from perdure.testing import ScriptedModel, call
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging
 
 pytestmark = pytest.mark.resumed

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from perdure import Agent, tool
-from perdure._engines.planner import planner
+from perdure.engines import planner
 from tests.doubles import SECONDS
 from tests.engines.roles import ENGINES, World, build_agent, play
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, ask, later, tool
-from perdure._core.tools.tool import tool_from_schema
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import code_mode, tool_search
-from perdure._work.replay.replay import replay
+from perdure import Agent, Permissions, ask, tool
+from perdure.permissions import later
+from perdure.testing import ScriptedModel, call, replay
+from perdure.tools import code_mode, tool_from_schema, tool_search
 
 CODE = """
 import asyncio, datetime

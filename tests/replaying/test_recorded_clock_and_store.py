@@ -5,8 +5,30 @@ import time
 
 import pytest
 
-from perdure._core.values.error import AllModelsFailed, ModelError, RateLimited
-from perdure._core.values.event import (
+from perdure import (
+    AllModelsFailed,
+    Citation,
+    Image,
+    Message,
+    ModelError,
+    RateLimited,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    user,
+)
+from perdure._work.replay.clock import (
+    ComparingStore,
+    RecordedClock,
+    build_discarded_deltas,
+    build_recorded_error,
+    build_reply_deltas,
+    build_retry_event,
+)
+from perdure._work.replay.comparison import LogComparer, ReplayStopped
+from perdure._work.replay.log import index_recorded_log
+from perdure.events import (
     CitationAdded,
     Entry,
     FailedOver,
@@ -20,17 +42,6 @@ from perdure._core.values.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure._core.values.message import Citation, Image, Message, Text, Thinking, ToolCall, Usage, user
-from perdure._work.replay.clock import (
-    ComparingStore,
-    RecordedClock,
-    build_discarded_deltas,
-    build_recorded_error,
-    build_reply_deltas,
-    build_retry_event,
-)
-from perdure._work.replay.comparison import LogComparer, ReplayStopped
-from perdure._work.replay.log import index_recorded_log
 
 LOG = [Entry(1, 5.0, RunStarted("a", run_id="r")), Entry(2, 6.0, MessageAdded(user("Hello."), run_id="r"))]
 

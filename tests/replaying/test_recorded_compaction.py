@@ -2,13 +2,12 @@
 
 import pytest
 
-from perdure import Agent, ContextOverflow, Permissions, ToolContext, ToolOutput, Verdict, tool
-from perdure._context.history.compaction import Compaction
-from perdure._core.values.event import Compacted, CompactionStarted, ReplyDiscarded, RunEnded, ValueKept, ViewChanged
-from perdure._core.values.message import Usage, user
-from perdure._runtime.agent.extension import Extension
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._tools.extensions import short_results
+from perdure import Agent, ContextOverflow, Extension, Permissions, ToolContext, ToolOutput, Usage, tool, user
+from perdure.context import Compaction
+from perdure.events import Compacted, CompactionStarted, ReplyDiscarded, RunEnded, ValueKept, ViewChanged
+from perdure.permissions import Verdict
+from perdure.testing import Reply, ScriptedModel, call
+from perdure.tools import short_results
 from tests.context.conversation import SNAPSHOT, model_of
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging, with_session
 
@@ -281,7 +280,7 @@ async def _moor() -> str:
 
 
 async def test_a_slot_that_somebody_closed_is_closed_again():
-    from perdure._core.tools.slots import Showable
+    from perdure.people import Showable
 
     class Sign(Showable, frozen=True):
         renderer = "sign"

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.protocol import ModelInfo, Request, model_info
-from perdure._core.values.event import Entry, MessageAdded, ModelEvent, ModelRequested, RunEnded, RunStarted, ValueKept
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import user
+from perdure import user
 from perdure._work.replay.comparison import LogComparer, ReplayStopped
-from perdure._work.replay.differences import NOTHING, Divergence
+from perdure._work.replay.differences import NOTHING
 from perdure._work.replay.log import index_recorded_log
 from perdure._work.replay.playback import Playback, RecordedModel
+from perdure.events import Entry, Event, MessageAdded, ModelEvent, ModelRequested, RunEnded, RunStarted, ValueKept
+from perdure.models import ModelInfo, Request, model_info
+from perdure.testing import Divergence
 
 
 class Silent:

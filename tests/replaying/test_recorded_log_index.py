@@ -2,15 +2,20 @@
 
 import pytest
 
+from perdure import Status, StoreError, ToolCall, ToolResult, assistant, user
 from perdure._core.log.repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, ENDING_UNANSWERED
 from perdure._core.values.clock import SEPARATOR
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import (
-    LOADED_TOOLS_NAME,
+from perdure._core.values.event import LOADED_TOOLS_NAME
+from perdure._work.replay.log import RecordedLog, index_recorded_log
+from perdure.events import (
     Entry,
+    Event,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionWithdrawn,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -23,9 +28,6 @@ from perdure._core.values.event import (
     TurnStarted,
     ValueKept,
 )
-from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked, QuestionWithdrawn
-from perdure._core.values.message import Status, ToolCall, ToolResult, assistant, user
-from perdure._work.replay.log import RecordedLog, index_recorded_log
 
 
 def index(*events: Event) -> RecordedLog:

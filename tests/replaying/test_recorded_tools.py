@@ -5,16 +5,22 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from perdure import Agent, Budget, Limits, Permissions, ToolContext, Verdict, observed, tool
-from perdure._core.tools.slots import Showable, SlotLifetime
-from perdure._core.values.event import RunEnded, RunWaiting, SubagentStarted, ToolFinished, ToolStarted, ValueKept
-from perdure._core.values.event_class import QuestionAsked, SlotOpened
-from perdure._core.values.message import Status
-from perdure._credentials.vault import MemoryVault
-from perdure._runtime.agent.extension import Extension
-from perdure._runtime.subagents.delegation import delegation
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._tools.extensions import notebook
+from perdure import Agent, Budget, Extension, Limits, Permissions, Status, ToolContext, tool
+from perdure.events import (
+    QuestionAsked,
+    RunEnded,
+    RunWaiting,
+    SlotOpened,
+    SubagentStarted,
+    ToolFinished,
+    ToolStarted,
+    ValueKept,
+)
+from perdure.models import observed
+from perdure.people import Showable, SlotLifetime
+from perdure.permissions import MemoryVault, Verdict
+from perdure.testing import ScriptedModel, call, calls
+from perdure.tools import delegation, notebook
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging, with_session
 
 pytestmark = pytest.mark.resumed

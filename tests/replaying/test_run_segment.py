@@ -2,15 +2,27 @@
 
 import pytest
 
+from perdure import Message, Status, Text, ToolCall, ToolResult, assistant, user
 from perdure._core.values.clock import SEPARATOR
-from perdure._core.values.event import (
+from perdure._work.replay.log import (
+    Beginning,
+    RecordedExchange,
+    RunSegment,
+    fill_segment_fields,
+    is_compaction,
+    is_result_shortening,
+)
+from perdure.events import (
     Compacted,
     CompactionStarted,
     Entry,
+    Event,
     InboxResolved,
     MessageAdded,
     ModelReplied,
     ModelRequested,
+    QuestionAnswered,
+    QuestionAsked,
     ReplyDiscarded,
     RunEnded,
     RunResumed,
@@ -22,16 +34,6 @@ from perdure._core.values.event import (
     TurnStarted,
     ValueKept,
     ViewChanged,
-)
-from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked
-from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, assistant, user
-from perdure._work.replay.log import (
-    Beginning,
-    RecordedExchange,
-    RunSegment,
-    fill_segment_fields,
-    is_compaction,
-    is_result_shortening,
 )
 
 STARTED = RunStarted("a", run_id="r")

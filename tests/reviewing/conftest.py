@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from perdure._testing.model import ScriptedModel
+from perdure.testing import ScriptedModel
 
 FINDING = {
     "severity": "major",

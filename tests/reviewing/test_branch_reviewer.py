@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, ProviderDown, Usage
-from perdure._core.values.error import ConfigError, PerdureError
-from perdure._testing.model import Reply, call
+from perdure import Agent, ConfigError, Limits, PerdureError, ProviderDown, Usage
 from perdure._work.judging.reviews import reviewer as branch_reviewer
-from perdure._work.judging.reviews.review import FailedReviewer, Finding, Review, ReviewedFinding
-from perdure._work.judging.reviews.reviewer import INSTRUCTIONS, BranchReviewer
+from perdure._work.judging.reviews.reviewer import INSTRUCTIONS
+from perdure.evals import BranchReviewer, FailedReviewer, Finding, Review, ReviewedFinding
+from perdure.testing import Reply, call
 from tests.coming_from.shows import shows
 from tests.reviewing.conftest import FINDING, answer, git, reviewer
 

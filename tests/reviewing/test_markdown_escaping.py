@@ -5,8 +5,8 @@ import random
 import pytest
 from markdown_it import MarkdownIt
 
-from perdure._work.judging.reviews.markdown import begins_with_code, escape_blocks, escape_line, render_review
-from perdure._work.judging.reviews.review import Finding, Review, ReviewedFinding
+from perdure._work.judging.reviews.markdown import begins_with_code, escape_blocks, escape_line
+from perdure.evals import Finding, Review, ReviewedFinding, render_review
 
 OURS = ["Review of", "1. major: title", "2. note: last", "Left out"]
 HOSTILE = [

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._work.judging.reviews.review import SEVERITIES, Finding
+from perdure._work.judging.reviews.review import SEVERITIES
 from perdure._work.judging.reviews.reviewer import NEAR_LINES, is_same_finding, merge_findings
+from perdure.evals import Finding
 
 
 def finding(line=10, file="a.py", severity="minor", title="a lock is never released"):

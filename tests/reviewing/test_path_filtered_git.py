@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from perdure._core.values.error import ToolError
-from perdure._tools.git.tools import EXCLUDED, GitOutput
+from perdure import ToolError
+from perdure._tools.git.tools import EXCLUDED
 from perdure._work.judging.reviews.reviewer import PathFilteredGit
+from perdure.hosts import GitOutput
 
 
 class NotedGit:

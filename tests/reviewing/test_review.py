@@ -2,7 +2,8 @@
 
 import json
 
-from perdure._work.judging.reviews.review import Finding, Review, ReviewedFinding, Severity, sort_findings
+from perdure._work.judging.reviews.review import sort_findings
+from perdure.evals import Finding, Review, ReviewedFinding, Severity
 
 
 def found(severity: Severity, file: str = "a.py", line: int | None = 1, agreement: float = 1.0) -> ReviewedFinding:

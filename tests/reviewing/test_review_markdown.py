@@ -1,7 +1,6 @@
 """A review as a page of Markdown."""
 
-from perdure._work.judging.reviews.markdown import render_review
-from perdure._work.judging.reviews.review import FailedReviewer, Finding, Review, ReviewedFinding
+from perdure.evals import FailedReviewer, Finding, Review, ReviewedFinding, render_review
 
 
 def test_a_page_has_every_finding_with_its_place_agreement_and_fix():

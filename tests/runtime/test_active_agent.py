@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Role, tool
-from perdure._context.history.compaction import Compaction
-from perdure._context.history.strategies import keep_recent
-from perdure._core.values.event import SessionConfigured
+from perdure import Agent, ConfigError, Limits, tool
 from perdure._runtime.agent.active import choose_compaction, encode_compaction
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.context import Compaction, Role, keep_recent
+from perdure.events import SessionConfigured
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call
 from tests.doubles import log_of, of
 
 POLITE, TERSE = Role("polite", "Be polite."), Role("terse", "Be terse.")

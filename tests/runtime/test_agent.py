@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Entry, Limits, Settings, ToolContext, allow_all, max_turns, react, tool
+from perdure import Agent, ConfigError, Extension, Limits, Settings, ToolContext, tool
 from perdure._core.run.stop import GUARDRAILS
 from perdure._core.values.error import Unchangeable
-from perdure._core.values.event import RunEnded
-from perdure._credentials.vault import EnvironmentVault
-from perdure._runtime.agent.extension import Extension
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure.engines import max_turns, react
+from perdure.events import Entry, RunEnded
+from perdure.permissions import EnvironmentVault, allow_all
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 from tests.doubles import SECONDS, Held, NotedStore, log_of, of, until
 
 pytestmark = pytest.mark.resumed

@@ -12,7 +12,7 @@ import pytest
 from perdure import Agent, tool
 from perdure._runtime import tasks
 from perdure._runtime.tasks import MAX_READY_HANDLES, start_task_eagerly
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 
 OLDER = SimpleNamespace(version_info=(3, 11))
 

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, UsageError, tool
-from perdure._core.model.protocol import Request
-from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta
-from perdure._core.values.message import Status
+from perdure import Agent, Status, UsageError, tool
 from perdure._runtime.agent.sync_loop import _background_loop, run_on_background_loop
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure.events import ModelEvent, ReplyFinished, TextDelta
+from perdure.models import Request
+from perdure.stores import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call
 from tests.doubles import SECONDS
 
 

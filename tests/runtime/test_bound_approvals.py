@@ -9,33 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import (
-    Agent,
-    ConfigError,
-    Permissions,
-    Session,
-    Tool,
-    ToolContext,
-    Verdict,
-    allow,
-    allow_all,
-    around,
-    ask,
-    before,
-    deny,
-    later,
-    tool,
-    tool_from_schema,
-)
+from perdure import Agent, ConfigError, Permissions, Session, Tool, ToolContext, allow, ask, deny, tool
 from perdure._core.permission.gate import get_gate_grants
-from perdure._core.permission.request import PermissionRequest
-from perdure._core.values.event import PermissionDecided
-from perdure._core.values.event_class import QuestionAnswered, QuestionWithdrawn
-from perdure._runtime.subagents.delegation import delegation
-from perdure._stores import open_store
-from perdure._stores.memory import MemoryStore
-from perdure._stores.wrappers.namespace import namespaced
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure.events import PermissionDecided, QuestionAnswered, QuestionWithdrawn
+from perdure.permissions import PermissionRequest, Verdict, allow_all, later
+from perdure.stores import MemoryStore, namespaced, open_store
+from perdure.testing import ScriptedModel, call, calls
+from perdure.tools import around, before, delegation, tool_from_schema
 from tests.doubles import log_of, of
 from tests.runtime.subagents.family import left_behind
 
@@ -177,7 +157,7 @@ async def test_an_approval_for_ever_of_one_folder_does_not_hold_in_another(tmp_p
 
 
 async def test_the_project_of_the_agent_is_what_counts_if_it_has_one(tmp_path, monkeypatch):
-    from perdure._context.project import Project
+    from perdure.context import Project
 
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     (tmp_path / "repo" / "sub").mkdir()
@@ -288,8 +268,9 @@ async def test_of_two_calls_in_one_question_the_warning_names_the_one_whose_tool
 
 PROGRAM = """
 import asyncio, sys
-from perdure import Agent, Permissions, later, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Permissions, tool
+from perdure.permissions import later
+from perdure.testing import ScriptedModel, call
 
 @tool(permission=True)
 async def refund(order: str) -> str:
@@ -619,7 +600,7 @@ async def test_a_handoff_asks_by_the_handler_of_the_first_agent():
 
 
 async def test_a_tool_gets_the_target_that_was_checked(tmp_path):
-    from perdure import PathTarget, path
+    from perdure.permissions import PathTarget, path
 
     seen: list[Any] = []
 
@@ -677,7 +658,7 @@ async def test_a_target_that_cannot_be_computed_is_asked_about_whatever_the_rule
 
 
 def test_a_target_must_be_a_parameter_of_the_tool():
-    from perdure import PathTarget
+    from perdure.permissions import PathTarget
 
     with pytest.raises(ConfigError, match="'where' is not a parameter of the tool; there is 'what'"):
 
@@ -689,7 +670,7 @@ def test_a_target_must_be_a_parameter_of_the_tool():
 
 def test_every_store_says_which_one_it_is(tmp_path):
     from perdure._core.values.binding import identify_store
-    from perdure._stores.wrappers.listened import listened
+    from perdure.stores import listened
 
     sqlite, file = open_store(f"sqlite:{tmp_path}/a.db"), open_store(f"file:{tmp_path}/b")
     memory = MemoryStore()

@@ -5,13 +5,9 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec import Struct
 
-from perdure._core.run.stop import Limits, Step
-from perdure._core.tools.context import ToolContext
-from perdure._core.tools.tool import tool
-from perdure._core.values.error import ConfigError, PerdureError
-from perdure._runtime.agent.agent import Agent
-from perdure._runtime.agent.class_agent import agent_of, tools_of
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, ConfigError, Limits, PerdureError, ToolContext, agent_of, tool, tools_of
+from perdure.engines import Step
+from perdure.testing import ScriptedModel, call
 
 
 class Quay:

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, NotAnswered, Session, ToolContext, tool
-from perdure._people.kinds import Confirm, PlainText
-from perdure._people.view import SlotView
 from perdure._runtime.session import slots, stored
-from perdure._testing.model import ScriptedModel, call
+from perdure.people import Confirm, PlainText, SlotView
+from perdure.testing import ScriptedModel, call
 from tests.doubles import SECONDS, until
 
 

@@ -10,29 +10,30 @@ import pytest
 
 from perdure import (
     Agent,
-    Compaction,
     ConfigError,
-    Fenced,
+    Message,
     Output,
     Permissions,
-    Post,
     Session,
     SessionBusy,
-    Step,
+    Status,
+    StopReason,
     StoreError,
+    ToolCall,
+    ToolResult,
     Usage,
     UsageError,
     assistant,
-    later,
-    repeated_calls,
     tool,
     user,
 )
-from perdure._core.log.store import Lease
 from perdure._core.people.mailbox import build_message_post
-from perdure._core.run.run import Run
 from perdure._core.values import faults
-from perdure._core.values.event import (
+from perdure._runtime.session.commands import WakeCommand
+from perdure._runtime.session.driver import SessionDriver, pass_post_to_run
+from perdure.context import Compaction
+from perdure.engines import Run, Step, repeated_calls
+from perdure.events import (
     MessageAdded,
     ModelRequested,
     PostTaken,
@@ -44,11 +45,9 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.message import Message, Status, StopReason, ToolCall, ToolResult
-from perdure._runtime.session.commands import WakeCommand
-from perdure._runtime.session.driver import SessionDriver, pass_post_to_run
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import Scripted, ScriptedModel, call, calls, pause
+from perdure.permissions import later
+from perdure.stores import Fenced, Lease, MemoryStore, Post
+from perdure.testing import Scripted, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, crashed, elsewhere, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 

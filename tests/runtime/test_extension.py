@@ -8,31 +8,27 @@ import pytest
 
 from perdure import (
     Agent,
+    ConfigError,
+    Extension,
     Limits,
+    Message,
     Permissions,
+    Retry,
+    Tool,
     ToolContext,
     allow,
-    allow_all,
     deny,
-    deny_all,
-    max_turns,
-    observed,
     tool,
+    user,
 )
-from perdure._context.role import Role
-from perdure._core.model.wrappers import after, truncated
-from perdure._core.run.run import Run
-from perdure._core.run.spec import Accepted, Retry
-from perdure._core.run.stop import Step
-from perdure._core.tools.tool import Tool
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import ModelRequested, RunEnded, ToolsChanged, ViewChanged
-from perdure._core.values.message import Message, user
-from perdure._runtime.agent.extension import Extension
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
-from perdure._tools.people import post_to_inbox
+from perdure.context import Role
+from perdure.engines import Accepted, Run, Step, max_turns
+from perdure.events import ModelRequested, RunEnded, ToolsChanged, ViewChanged
+from perdure.models import observed
+from perdure.permissions import allow_all, deny_all
+from perdure.stores import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call
+from perdure.tools import after, post_to_inbox, truncated
 from tests.doubles import log_of, of
 
 pytestmark = pytest.mark.resumed

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Model
+from perdure import Agent, ConfigError, Extension, Limits
 from perdure._core.log.fold import fold_events
-from perdure._core.log.store import Store
-from perdure._core.values.event import Entry, ModelRequested, RunStarted, SessionConfigured, ToolStarted, ViewChanged
-from perdure._runtime.agent.extension import Extension
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import Entry, ModelRequested, RunStarted, SessionConfigured, ToolStarted, ViewChanged
+from perdure.models import Model
+from perdure.stores import MemoryStore, Store
+from perdure.testing import ScriptedModel, call
 from tests.doubles import NotedStore, log_of, of
 from tests.runtime.subagents.family import act_tool, following, left_behind, left_behind_in
 from tests.transcript import assert_valid

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Command, ConfigError, NotAnswered, Session, UsageError
-from perdure._core.log.store import Store
-from perdure._core.values.event_class import SlotClosed, SlotOpened, SlotUpdated
-from perdure._people.kinds import Choice, Confirm, PlainText, Progress
+from perdure import Agent, ConfigError, NotAnswered, Session, UsageError
 from perdure._runtime.session import slots as session_display_slots
 from perdure._runtime.session import stored
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
+from perdure.context import Command
+from perdure.events import SlotClosed, SlotOpened, SlotUpdated
+from perdure.people import Choice, Confirm, PlainText, Progress
+from perdure.stores import MemoryStore, Store
+from perdure.testing import FakeClock, ScriptedModel, call
 from tests.doubles import SECONDS, Held, log_of, of, rounds
 
 
@@ -85,7 +84,7 @@ async def test_what_arrives_in_the_last_moment_of_a_run_is_stored_with_its_end()
     session: Session
 
     async def last(_run: Any, _reply: Any) -> Any:
-        from perdure import Accepted
+        from perdure.engines import Accepted
 
         await session.display.push(PlainText("Done soon."), slot_id="late")
         return Accepted()
@@ -98,7 +97,7 @@ async def test_what_arrives_in_the_last_moment_of_a_run_is_stored_with_its_end()
 
 async def test_a_command_can_show_and_ask_while_the_message_waits():
     async def deploy(context: Any) -> Any:
-        from perdure import ShortCircuit
+        from perdure.context import ShortCircuit
 
         await context.controls.display.push(PlainText("Preparing."), slot_id="note")
         sure = await context.controls.display.ask(Confirm("Deploy?"), slot_id="sure")

@@ -7,8 +7,10 @@ import pytest
 
 from perdure import (
     Agent,
+    Audio,
     ConfigError,
     Message,
+    Permissions,
     Session,
     Text,
     Thinking,
@@ -17,19 +19,15 @@ from perdure import (
     Usage,
     UsageError,
     assistant,
-    later,
-    replay,
     tool,
     tool_message,
     user,
 )
 from perdure._core.model import size_limit
-from perdure._core.permission.gate import Permissions
-from perdure._core.values.event import MessageAdded, RunStarted
-from perdure._core.values.message import Audio
-from perdure._stores import open_store
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import MessageAdded, RunStarted
+from perdure.permissions import later
+from perdure.stores import MemoryStore, open_store
+from perdure.testing import ScriptedModel, call, replay
 from tests.doubles import Held, crashed, log_of, of
 from tests.transcript import assert_valid
 

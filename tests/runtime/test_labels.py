@@ -2,26 +2,12 @@
 
 import pytest
 
-from perdure import (
-    Agent,
-    Compaction,
-    MentionSettings,
-    Permissions,
-    deny,
-    export_session,
-    import_session,
-    load_config,
-    tool,
-    user,
-)
-from perdure._context.history.strategies import keep_recent
-from perdure._core.model.protocol import Request
-from perdure._core.values.message import Message, Text
-from perdure._core.values.provenance import list_message_sources
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.people import post_to_inbox
+from perdure import Agent, Message, Permissions, Text, deny, list_message_sources, load_config, tool, user
+from perdure.context import Compaction, MentionSettings, keep_recent
+from perdure.models import EncodingMemo, Request
+from perdure.stores import MemoryStore, export_session, import_session
+from perdure.testing import ScriptedModel, call
+from perdure.tools import post_to_inbox
 from tests.core.test_provenance import sending, statuses
 from tests.models.authors import AUTHORS
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from perdure import user
 from perdure._core.log.fold import fold_events
-from perdure._core.log.store import Post
 from perdure._core.people.inbox import INBOX_POST
-from perdure._core.values.event import Custom, InboxAdded, InboxResolved, MessageAdded, RunStarted
 from perdure._runtime.subagents.late_results import FORWARDED_EVENT, _build_forwarded_post, _find_late_posts
+from perdure.events import Custom, InboxAdded, InboxResolved, MessageAdded, RunStarted
+from perdure.stores import Post
 
 
 def test_results_that_are_waited_for_are_found_and_those_that_cannot_be_read_stay_in_the_store() -> None:

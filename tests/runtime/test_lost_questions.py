@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Post, Session, ToolContext, tool
-from perdure._core.log.store import Store
-from perdure._core.values.event import MessageAdded, RunStarted, RunWaiting, ToolStarted
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import Message, ToolCall, user
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Message, Session, ToolCall, ToolContext, tool, user
+from perdure.events import MessageAdded, QuestionAsked, RunStarted, RunWaiting, ToolStarted
+from perdure.stores import FileStore, MemoryStore, Post, SqliteStore, Store
+from perdure.testing import ScriptedModel, call
 from tests.doubles import SECONDS, crashed
 
 STORES = ("memory", "file", "sqlite")

@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Session, user
-from perdure._core.log.store import Post
 from perdure._core.people.mailbox import CANCEL_POST
-from perdure._core.values.event import MessageAdded, PostTaken, RunStarted
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._work.replay.replay import replay
+from perdure.events import MessageAdded, PostTaken, RunStarted
+from perdure.stores import MemoryStore, Post
+from perdure.testing import ScriptedModel, call, replay
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 
 

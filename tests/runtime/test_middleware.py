@@ -8,23 +8,21 @@ from perdure import (
     Agent,
     ConfigError,
     Extension,
+    Message,
     Middleware,
     MiddlewareFailed,
+    Outcome,
     Permissions,
     ProviderDown,
     ToolError,
-    later,
-    replay,
     tool,
     user,
 )
-from perdure._core.run.loop import react
-from perdure._core.run.outcome import Outcome
-from perdure._core.run.run import Run
-from perdure._core.values.event import RunEnded, RunStarted
-from perdure._core.values.message import Message
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.engines import Run, react
+from perdure.events import RunEnded, RunStarted
+from perdure.permissions import later
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call, replay
 from tests.doubles import log_of, of
 
 

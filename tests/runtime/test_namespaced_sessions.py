@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, Session, ToolContext, Verdict, allow_all, tool
-from perdure._core.log.store import Store
-from perdure._core.tools.worker.threads import set_tool_threads
-from perdure._core.values.event import RunStarted, ToolStarted
-from perdure._runtime.subagents.delegation import delegation
-from perdure._stores.memory import MemoryStore
-from perdure._stores.wrappers.namespace import namespaced
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Permissions, Session, ToolContext, tool
+from perdure.events import RunStarted, ToolStarted
+from perdure.permissions import Verdict, allow_all
+from perdure.stores import MemoryStore, Store, namespaced
+from perdure.testing import ScriptedModel, call
+from perdure.tools import delegation, set_tool_threads
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 
 pytestmark = pytest.mark.resumed

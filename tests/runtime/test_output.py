@@ -11,22 +11,24 @@ import pytest
 from perdure import (
     Agent,
     ConfigError,
+    Invalid,
     InvalidOutput,
-    ModelInfo,
+    Limits,
+    Message,
     Outcome,
     Output,
     Session,
+    Status,
     StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
     UsageError,
-    react,
+    assistant,
     tool,
+    tool_message,
+    user,
 )
-from perdure._core.model.protocol import OutputMode
-from perdure._core.run.run import Run
-from perdure._core.run.stop import Limits
-from perdure._core.schema.problems import Invalid
-from perdure._core.values.event import MessageAdded, RunStarted
-from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure._runtime.agent.output import (
     ANSWER_TOOL,
     OutputSettingsRecord,
@@ -34,9 +36,11 @@ from perdure._runtime.agent.output import (
     end_run_on_answer,
     parse_run_output,
 )
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure.engines import Run, react
+from perdure.events import MessageAdded, RunStarted
+from perdure.models import ModelInfo, OutputMode
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
 from tests.doubles import crashed
 
 pytestmark = pytest.mark.resumed

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Budget, ConfigError, Image, Limits, Message, Settings, Text, UsageError, assistant, user
-from perdure._core.run.loop import react
 from perdure._runtime.agent.overrides import (
     check_cancel_mode,
     check_overrides,
@@ -14,7 +13,8 @@ from perdure._runtime.agent.overrides import (
     restore_overrides,
     to_user_message,
 )
-from perdure._testing.model import ScriptedModel
+from perdure.engines import react
+from perdure.testing import ScriptedModel
 
 NAMES = (
     "model, role, instructions, tools, limits, settings, permission, narrow_permission, engine, deps, budget, watchers"

@@ -8,36 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure import (
-    Agent,
-    ConfigError,
-    Extension,
+from perdure import Agent, ConfigError, Extension, Grant, Limits, Permissions, Session, Status, allow, ask, deny, tool
+from perdure._core.permission.gate import cast_to_question_gate, get_gate_grants
+from perdure._core.permission.inherited import list_chain_grants, restrict_gate
+from perdure._core.permission.request import NO_ONE_TO_ASK
+from perdure.events import GrantRevoked, PermissionDecided, QuestionAsked
+from perdure.permissions import (
+    Explanation,
+    GrantFile,
     Grants,
-    Limits,
-    Permissions,
-    Session,
-    Skip,
+    PermissionRequest,
+    Rule,
     Verdict,
-    allow,
     allow_all,
-    ask,
-    before,
-    deny,
     deny_all,
     later,
-    tool,
 )
-from perdure._core.permission.gate import Explanation, cast_to_question_gate, get_gate_grants
-from perdure._core.permission.grants import Grant
-from perdure._core.permission.inherited import list_chain_grants, restrict_gate
-from perdure._core.permission.request import NO_ONE_TO_ASK, PermissionRequest
-from perdure._core.permission.rules import Rule
-from perdure._core.values.event import GrantRevoked, PermissionDecided
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import Status
-from perdure._people.grants import GrantFile
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call
+from perdure.tools import Skip, before
 from tests.doubles import SECONDS, Held, log_of, of
 
 pytestmark = pytest.mark.resumed

@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure._core.log.fold import State, fold_events
-from perdure._core.log.store import Post
+from perdure._core.log.fold import fold_events
 from perdure._core.people.inbox import INBOX_POST
-from perdure._core.people.mailbox import ANSWER_POST, CANCEL_POST, Mailbox
-from perdure._core.values.event import Entry, InboxAdded, RunStarted
-from perdure._core.values.event_class import QuestionAsked
+from perdure._core.people.mailbox import ANSWER_POST, CANCEL_POST
 from perdure._runtime.session import posts as post_delivery
 from perdure._runtime.session.posts import PostPoller, fill_mailbox, iterate_with_timeouts
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.engines import Mailbox, State
+from perdure.events import Entry, InboxAdded, QuestionAsked, RunStarted
+from perdure.stores import MemoryStore, Post
+from perdure.testing import ScriptedModel, call
 from tests.doubles import SECONDS, Held, until
 
 

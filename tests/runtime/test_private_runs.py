@@ -5,24 +5,23 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Compaction, Limits, Middleware, Outcome, Run, UsageError, react, tool
+from perdure import Agent, Budget, Limits, Middleware, Outcome, ToolResult, UsageError, tool, user
 from perdure._core.log.fold import fold_events
-from perdure._core.run.spec import PrivateRunTask
-from perdure._core.values.event import (
+from perdure._core.values.event import PlannedTask
+from perdure.context import Compaction
+from perdure.engines import PrivateRunResult, PrivateRunTask, Run, react, run_privately
+from perdure.events import (
     AnswerReviewed,
     MessageAdded,
     ModelRequested,
     PlanMade,
-    PlannedTask,
     RunEnded,
     RunStarted,
     SubagentStarted,
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.message import ToolResult, user
-from perdure._engines.private_run import PrivateRunResult, run_privately
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure.testing import ScriptedModel, call, calls
 from tests.doubles import SECONDS
 
 

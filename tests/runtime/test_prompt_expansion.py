@@ -4,14 +4,10 @@ from typing import Any
 
 import pytest
 
-from perdure import ConfigError, ToolContext, UsageError, tool
-from perdure._context.directives.commands import Command, CommandContext, CommandFailed, Rewrite, ShortCircuit
-from perdure._context.directives.mentions import MentionSettings
-from perdure._context.history.compaction import Compaction
-from perdure._context.skills.skill import Skill, Skills
-from perdure._core.values.event import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, CommandContext, ConfigError, ToolContext, UsageError, tool
+from perdure.context import Command, CommandFailed, Compaction, MentionSettings, Rewrite, ShortCircuit, Skill, Skills
+from perdure.events import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
+from perdure.testing import ScriptedModel, call
 
 pytestmark = pytest.mark.resumed
 

@@ -5,19 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, Extension, ToolContext, tool
-from perdure._context.history.compaction import Compaction
-from perdure._context.history.search_tools import history_tools
-from perdure._core.model.budget import Budget
-from perdure._core.tools.tool import Tool
-from perdure._core.values.error import ContextOverflow
-from perdure._credentials.file_vault import FileVault
-from perdure._credentials.vault import MemoryVault
-from perdure._runtime.subagents.delegation import delegation
-from perdure._stores import open_store
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.tasks.storage import scratchpad_tools
+from perdure import Agent, Budget, ConfigError, ContextOverflow, Extension, Tool, ToolContext, tool
+from perdure.context import Compaction, history_tools
+from perdure.permissions import FileVault, MemoryVault
+from perdure.stores import MemoryStore, open_store
+from perdure.testing import ScriptedModel, call
+from perdure.tools import delegation, scratchpad_tools
 from tests.context.conversation import SNAPSHOT
 
 SECRET = "hb-7f3a91c2-Ünïcode"

@@ -7,31 +7,26 @@ import pytest
 
 from perdure import (
     Agent,
-    Command,
     CommandContext,
     ConfigError,
     Extension,
     Message,
     Outcome,
     Permissions,
-    Post,
-    Rewrite,
-    Role,
     Session,
     SessionBusy,
+    StopReason,
+    ToolCall,
     ToolContext,
     UsageError,
-    later,
     tool,
     user,
 )
-from perdure._core.log.store import Store
-from perdure._core.values.event import MessageAdded, RunEnded, RunResumed, RunStarted, ToolStarted
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import StopReason, ToolCall
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
+from perdure.context import Command, Rewrite, Role
+from perdure.events import MessageAdded, QuestionAsked, RunEnded, RunResumed, RunStarted, ToolStarted
+from perdure.permissions import later
+from perdure.stores import MemoryStore, Post, Store
+from perdure.testing import FakeClock, ScriptedModel, call
 from tests.doubles import SECONDS, Held, WaitingStore, crashed, elsewhere, log_of, of, rounds
 
 

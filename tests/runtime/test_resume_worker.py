@@ -13,29 +13,25 @@ from perdure import (
     Agent,
     ConfigError,
     Limits,
+    Outcome,
     Permissions,
+    Session,
+    SessionBusy,
     StoreError,
     ToolContext,
-    UnsupportedByStore,
     ask,
-    later,
     tool,
     user,
 )
-from perdure._core.log.store import InterruptedSession
 from perdure._core.people.mailbox import build_message_post
-from perdure._core.run.outcome import Outcome
-from perdure._core.values.error import Fenced, SessionBusy
-from perdure._core.values.event import MessageAdded, ModelRequested, RunEnded, RunResumed, RunStarted
-from perdure._core.values.event_class import Event
 from perdure._runtime.resume import resumer as session_resumer
 from perdure._runtime.resume.resumer import SessionResumer
 from perdure._runtime.resume.worker import ResumeWorker
-from perdure._runtime.session.session import Session
-from perdure._runtime.subagents.delegation import delegation
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import Event, MessageAdded, ModelRequested, RunEnded, RunResumed, RunStarted
+from perdure.permissions import later
+from perdure.stores import Fenced, InterruptedSession, MemoryStore, UnsupportedByStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.tools import delegation
 from tests.doubles import SECONDS, Held, crashed, log_of, of, rounds, until
 from tests.runtime.subagents.family import act_tool, following
 

@@ -5,25 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure import (
-    Agent,
-    Budget,
-    Compaction,
-    Extension,
-    Limits,
-    Model,
-    Permissions,
-    ToolContext,
-    ToolResult,
-    allow,
-    deny,
-    tool,
-)
-from perdure._context.skills.skill import Skill, Skills
-from perdure._core.model.protocol import Settings
-from perdure._core.run.stop import Guardrail, Step
+from perdure import Agent, Budget, Extension, Limits, Permissions, Settings, ToolContext, ToolResult, allow, deny, tool
 from perdure._runtime.agent import build
-from perdure._testing.model import ScriptedModel, call
+from perdure.context import Compaction, Skill, Skills
+from perdure.engines import Guardrail, Step
+from perdure.models import Model
+from perdure.testing import ScriptedModel, call
 
 
 @pytest.fixture

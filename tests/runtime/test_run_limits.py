@@ -5,33 +5,16 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    Budget,
-    ConfigError,
-    Limits,
-    Outcome,
-    Permissions,
-    Settings,
-    allow,
-    allow_all,
-    deny,
-    deny_all,
-    later,
-    tool,
-)
+from perdure import Agent, Budget, ConfigError, Limits, Outcome, Permissions, Settings, Status, Usage, allow, deny, tool
 from perdure._config.needs_trust import tighten_limits
-from perdure._core.model.protocol import Price
 from perdure._core.run.stop import merge_limits
-from perdure._core.values.event import RunStarted
-from perdure._core.values.message import Status, Usage
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._work.goals.until import until
-from perdure._work.judging.evals.dataset import Case, Dataset
-from perdure._work.judging.evals.evaluation import Evaluation
-from perdure._work.judging.graders.text import contains
+from perdure.engines import until
+from perdure.evals import Case, Dataset, Evaluation, contains
+from perdure.events import RunStarted
+from perdure.models import Price
+from perdure.permissions import allow_all, deny_all, later
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, Reply, ScriptedModel, call
 from tests.doubles import SECONDS, Held, log_of, of
 from tests.evaluating.quizzes import evaluate
 

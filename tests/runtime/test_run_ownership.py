@@ -3,9 +3,9 @@
 import pytest
 
 from perdure import Agent, UsageError, user
-from perdure._core.values.event import MessageAdded, RunEnded, RunStarted, SessionConfigured
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel
+from perdure.events import MessageAdded, RunEnded, RunStarted, SessionConfigured
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel
 from tests.doubles import crashed
 
 

@@ -13,32 +13,30 @@ from perdure import (
     Limits,
     Message,
     Outcome,
-    PermissionRequest,
     Permissions,
     Session,
     SessionBusy,
     SessionNotFound,
     Settings,
+    Status,
+    StopReason,
     Text,
     ToolCall,
     ToolContext,
     ToolResult,
     UsageError,
-    Verdict,
-    allow_all,
     ask,
-    before,
-    later,
+    assistant,
     tool,
     user,
 )
 from perdure._core.log.repair import INTERRUPTED_CALL_TEXT
-from perdure._core.log.store import Lease
 from perdure._core.run.run import CANCEL_GRACE_SECONDS
 from perdure._core.schema.parsing import arguments_hash
 from perdure._core.values.binding import identify_tool
-from perdure._core.values.event import (
+from perdure.events import (
     Entry,
+    Event,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
@@ -52,12 +50,10 @@ from perdure._core.values.event import (
     ToolStarted,
     WatcherDropped,
 )
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Status, StopReason, assistant
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls, pause
-from perdure._testing.recorder import Recorder
+from perdure.permissions import PermissionRequest, Verdict, allow_all, later
+from perdure.stores import Lease, MemoryStore
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from perdure.tools import before
 from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, crashed, deaf_tool, elsewhere, log_of, of, rounds
 from tests.transcript import assert_valid
 

@@ -7,18 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Entry, SessionBusy, tool
-from perdure._core.log.store import Store
-from perdure._core.values.event import ReplyFinished, RunEnded, RunStarted, SessionConfigured, TextDelta
-from perdure._core.values.event_class import Event
+from perdure import Agent, SessionBusy, tool
 from perdure._runtime.session import channel
-from perdure._stores import open_store
-from perdure._stores.memory import MemoryStore
-from perdure._stores.postgres.store import PostgresStore
-from perdure._stores.wrappers.listened import listened
-from perdure._stores.wrappers.namespace import namespaced
-from perdure._testing.model import ScriptedModel, call, pause
-from perdure._testing.recorder import Recorder
+from perdure.events import Entry, Event, ReplyFinished, RunEnded, RunStarted, SessionConfigured, TextDelta
+from perdure.stores import MemoryStore, PostgresStore, Store, listened, namespaced, open_store
+from perdure.testing import Recorder, ScriptedModel, call, pause
 from tests.doubles import SECONDS, Held, WaitingStore, elsewhere, of, rounds, until
 
 Open = Callable[[], Store]

@@ -5,15 +5,33 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, Session, ToolContext, UsageError, later, tool, user
-from perdure._core.values.event import MessageAdded, RunStarted, ToolStarted
-from perdure._core.values.event_class import QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened
-from perdure._core.values.message import Message, Status, StopReason, ToolCall
-from perdure._people.kinds import Confirm, Form, PlainText, Progress
-from perdure._people.view import SlotView
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import (
+    Agent,
+    ConfigError,
+    Message,
+    Permissions,
+    Session,
+    Status,
+    StopReason,
+    ToolCall,
+    ToolContext,
+    UsageError,
+    tool,
+    user,
+)
+from perdure.events import (
+    MessageAdded,
+    QuestionAnswered,
+    QuestionAsked,
+    RunStarted,
+    SlotClosed,
+    SlotOpened,
+    ToolStarted,
+)
+from perdure.people import Confirm, Form, PlainText, Progress, SlotView
+from perdure.permissions import later
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, crashed, log_of, of, until
 
 pytestmark = pytest.mark.resumed

@@ -2,21 +2,29 @@
 
 import pytest
 
-from perdure import Message, Text, ToolCall, ToolResult, Usage, assistant, tool_message, user
-from perdure._core.log.fold import State
-from perdure._core.values.event import Entry, MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import StopReason
-from perdure._runtime.session.report import (
+from perdure import (
+    Message,
     MessageCounts,
     SessionUsage,
     StampedMessage,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+    tool_message,
+    user,
+)
+from perdure._runtime.session.report import (
     build_session_usage,
     build_usage_of_ended_runs,
     count_messages_by_role,
     find_stamped_message,
     list_stamped_messages,
 )
+from perdure.engines import State
+from perdure.events import Entry, Event, MessageAdded, RunEnded, RunStarted, ToolFinished, ToolStarted
 
 ASKED = user("Weather?")
 CALLS = Message(

@@ -10,11 +10,7 @@ from perdure import (
     Budget,
     ConfigError,
     Extension,
-    Hit,
     Permissions,
-    Price,
-    Request,
-    Role,
     SessionBusy,
     SessionExists,
     SessionNotFound,
@@ -22,17 +18,18 @@ from perdure import (
     ToolCall,
     ToolContext,
     ToolResult,
-    UnsupportedByStore,
     UsageError,
     assistant,
-    later,
     tool,
     user,
 )
-from perdure._context.history.compaction import Compaction
 from perdure._core.log.codec import encode_event
 from perdure._core.log.redaction import NO_SUMMARY
-from perdure._core.values.event import (
+from perdure._runtime.session import stored
+from perdure._testing.store_contract.setup import store_session
+from perdure._tools.tasks.task_list import StatedTask
+from perdure.context import Compaction, Role
+from perdure.events import (
     InboxAdded,
     InboxResolved,
     MessageAdded,
@@ -41,12 +38,11 @@ from perdure._core.values.event import (
     RunStarted,
     ToolFinished,
 )
-from perdure._runtime.session import stored
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.store_contract.setup import store_session
-from perdure._tools.tasks.task_list import StatedTask, Task, task_tools
+from perdure.models import Price, Request
+from perdure.permissions import later
+from perdure.stores import Hit, MemoryStore, UnsupportedByStore
+from perdure.testing import FakeClock, ScriptedModel, call, calls
+from perdure.tools import Task, task_tools
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 from tests.transcript import assert_valid
 

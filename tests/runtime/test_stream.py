@@ -16,24 +16,25 @@ from perdure import (
     SessionNotFound,
     StoreError,
     UsageError,
-    allow_all,
-    later,
+    assistant,
     tool,
+    user,
 )
-from perdure._core.values.event import (
+from perdure.events import (
     Entry,
+    Event,
     Lagged,
     MessageAdded,
+    QuestionAsked,
     ReplyFinished,
     RunEnded,
     RunStarted,
     TextDelta,
     ToolFinished,
 )
-from perdure._core.values.event_class import Event, QuestionAsked
-from perdure._core.values.message import assistant, user
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, pause
+from perdure.permissions import allow_all, later
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call, pause
 from tests.doubles import SECONDS, Held, WaitingStore, crashed, kind, log_of, of, rounds
 
 pytestmark = pytest.mark.resumed

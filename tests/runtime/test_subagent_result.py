@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Outcome, Output, Usage, assistant, user
-from perdure._core.tools.tool import ToolOutput
+from perdure import Outcome, Output, ToolOutput, Usage, assistant, user
 from perdure._runtime.subagents.result import (
     build_subagent_result,
     describe_problem,

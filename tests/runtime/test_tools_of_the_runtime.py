@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, Output, Permissions, Verdict, allow, ask, deny, open_store, tool
-from perdure._core.permission.gate import deny_all
-from perdure._engines.autonomous import autonomous
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Limits, Output, Permissions, allow, ask, deny, tool
+from perdure.engines import autonomous
+from perdure.permissions import Verdict, deny_all
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
 
 GATES: list[Any] = [
     Permissions(deny("*")),

@@ -4,10 +4,9 @@ import logging
 
 import pytest
 
-from perdure import Agent, Permissions, allow, ask, deny, tool
-from perdure._runtime.agent.extension import Extension
+from perdure import Agent, Extension, Permissions, allow, ask, deny, tool
 from perdure._runtime.session.permissions import describe_unmatched_rules
-from perdure._testing.model import ScriptedModel
+from perdure.testing import ScriptedModel
 
 
 def make(name, **options):

@@ -5,29 +5,14 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    Command,
-    Compaction,
-    ConfigError,
-    Entry,
-    Extension,
-    Permissions,
-    Session,
-    ShortCircuit,
-    Skill,
-    UsageError,
-    later,
-    replay,
-    tool,
-)
-from perdure._context.history.strategies import keep_recent
-from perdure._core.values.event import RunEnded, SessionConfigured, TextDelta
-from perdure._models.registry import register
+from perdure import Agent, ConfigError, Extension, Permissions, Session, UsageError, tool
 from perdure._runtime.session.driver import session_additions
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure.context import Command, Compaction, ShortCircuit, Skill, keep_recent
+from perdure.events import Entry, RunEnded, SessionConfigured, TextDelta
+from perdure.models import register
+from perdure.permissions import later
+from perdure.stores import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call, replay
 from tests.doubles import Held, log_of, of, until
 
 

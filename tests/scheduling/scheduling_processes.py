@@ -12,14 +12,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure import Agent, Request, ToolContext, open_store, tool
-from perdure._core.log.store import Store
+from perdure import Agent, ToolContext, tool
 from perdure._core.values import faults
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.scheduler import Scheduler
-from perdure._work.schedules.timing import every
+from perdure.background import Schedule, Scheduler, every
+from perdure.models import Request
+from perdure.stores import Store, open_store
+from perdure.testing import FakeClock, ScriptedModel, call
 from tests.scheduling.scheduling_scene import START, serve_once
 
 SCHEDULE = Schedule(name="job", when=every(hours=1), prompt="Act.", late_seconds=1e9, new_session=True)

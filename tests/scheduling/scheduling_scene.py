@@ -4,11 +4,10 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
-from perdure import Agent, open_store, tool
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel
-from perdure._work.schedules.firing import ScheduleJournalRecord
-from perdure._work.schedules.scheduler import Scheduler
+from perdure import Agent, tool
+from perdure.background import ScheduleJournalRecord, Scheduler
+from perdure.stores import open_store
+from perdure.testing import FakeClock, ScriptedModel
 
 START = 1_700_000_000.0
 """2023-11-14 22:13:20 UTC, a Tuesday."""

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from perdure._core.log.store import Post
-from perdure._core.values.event import Entry
-from perdure._work.schedules.firing import JournalState, ScheduleJournalRecord, build_record_event
+from perdure._work.schedules.firing import JournalState, build_record_event
 from perdure._work.schedules.plan import OverdueTimes, find_overdue_times, plan_records, plan_skipped
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.timing import at, cron, every
+from perdure.background import Schedule, ScheduleJournalRecord, at, cron, every
+from perdure.events import Entry
+from perdure.stores import Post
 
 START = 1_699_999_200.0
 """2023-11-14 22:00:00 UTC."""

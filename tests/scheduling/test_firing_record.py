@@ -2,9 +2,9 @@
 
 import pytest
 
-from perdure._core.values.event import Custom, Entry
-from perdure._work.schedules.firing import Firing, JournalState, ScheduleJournalRecord, build_record_event, read_record
-from perdure._work.schedules.timing import every
+from perdure._work.schedules.firing import JournalState, build_record_event, read_record
+from perdure.background import Firing, ScheduleJournalRecord, every
+from perdure.events import Custom, Entry
 
 HOURLY = every(hours=1)
 

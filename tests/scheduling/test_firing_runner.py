@@ -7,17 +7,34 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Limits, Outcome, Permissions, ProviderDown, StoreError, UsageError, ask, later, tool, user
-from perdure._core.run.loop import react
-from perdure._core.run.run import Run
-from perdure._core.values.event import MessageAdded, PermissionDecided, RunStarted, ToolFinished, ToolStarted
-from perdure._core.values.event_class import QuestionAnswered, QuestionAsked
-from perdure._core.values.message import Message, Status, StopReason, ToolCall
-from perdure._runtime.shutdown import Shutdown
-from perdure._testing.model import call
-from perdure._work.schedules.firing import Firing
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.scheduler import Scheduler
+from perdure import (
+    Limits,
+    Message,
+    Outcome,
+    Permissions,
+    ProviderDown,
+    Status,
+    StopReason,
+    StoreError,
+    ToolCall,
+    UsageError,
+    ask,
+    tool,
+    user,
+)
+from perdure.background import Firing, Schedule, Scheduler, Shutdown
+from perdure.engines import Run, react
+from perdure.events import (
+    MessageAdded,
+    PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from perdure.permissions import later
+from perdure.testing import call
 from tests.doubles import SECONDS, crashed, log_of, of, until
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 

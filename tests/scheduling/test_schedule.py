@@ -3,8 +3,7 @@
 import pytest
 
 from perdure import ConfigError
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.timing import at, every
+from perdure.background import Schedule, at, every
 
 
 @pytest.mark.parametrize(

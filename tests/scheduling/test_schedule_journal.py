@@ -4,19 +4,18 @@ import asyncio
 
 import pytest
 
+from perdure import StoreError
 from perdure._core.log.redaction import RelatedRunsRedaction
 from perdure._core.log.reserved_ids import is_schedule_session
-from perdure._core.log.store import Lease, Post
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Custom, Entry
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._work.schedules.firing import ScheduleJournalRecord
 from perdure._work.schedules.journal import (
     ScheduleJournal,
     get_journal_session_id,
     has_session_been_deleted,
 )
+from perdure.background import ScheduleJournalRecord
+from perdure.events import Custom, Entry
+from perdure.stores import Lease, MemoryStore, Post
+from perdure.testing import FakeClock
 from tests.doubles import SECONDS, WaitingStore, crashed, rounds
 
 

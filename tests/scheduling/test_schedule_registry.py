@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from perdure import SessionBusy, open_store
-from perdure._core.values.event import Custom
-from perdure._testing.clock import FakeClock
-from perdure._work.schedules.schedule import Schedule
+from perdure import SessionBusy
 from perdure._work.schedules.stored import ScheduleRegistry
-from perdure._work.schedules.timing import every
+from perdure.background import Schedule, every
+from perdure.events import Custom
+from perdure.stores import open_store
+from perdure.testing import FakeClock
 from tests.doubles import crashed
 
 MAIL = Schedule(name="mail", prompt="Answer this mail.")

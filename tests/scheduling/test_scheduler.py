@@ -8,14 +8,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, ProviderDown, StoreError, UsageError, allow, ask, tool
-from perdure._core.values.event import PermissionDecided, RunStarted
-from perdure._runtime.maintenance import prune
-from perdure._runtime.shutdown import Shutdown
-from perdure._testing.model import call
-from perdure._work.schedules.firing import Firing
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.scheduler import Scheduler
-from perdure._work.schedules.timing import at, cron, every
+from perdure.background import Firing, Schedule, Scheduler, Shutdown, at, cron, every
+from perdure.events import PermissionDecided, RunStarted
+from perdure.stores import prune
+from perdure.testing import call
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 
 HOURLY = Schedule(name="news", when=every(hours=1), prompt="Read the news.")
@@ -255,7 +251,7 @@ async def test_each_firing_can_have_a_session_of_its_own():
 
 
 async def test_a_schedule_can_begin_with_a_skill():
-    from perdure._context.skills.skill import Skill, Skills
+    from perdure.context import Skill, Skills
 
     scene = Scene("done", skills=Skills([Skill(name="sum", description="Sum up.", body="Sum up what you know.")]))
     scheduler = scene.scheduler(Schedule(name="s", skill="sum"), Schedule(name="t", skill="nothing"))
@@ -456,7 +452,7 @@ async def test_runs_get_the_options_of_the_scheduler():
 
 
 async def test_an_error_of_the_program_fails_the_firing_and_not_the_scheduler(monkeypatch):
-    from perdure._runtime.session.session import Session
+    from perdure import Session
 
     async def fail(*_arguments, **_options):
         raise RuntimeError("a bug")
@@ -558,7 +554,7 @@ async def test_bad_input_is_refused_with_advice():
 
 
 async def test_secrets_of_the_agent_are_not_stored_with_a_trigger():
-    from perdure._credentials.vault import MemoryVault
+    from perdure.permissions import MemoryVault
 
     scene = Scene("done", vault=MemoryVault({"key": "s3cret-value-123"}))
     scheduler = scene.scheduler(TRIGGERED)

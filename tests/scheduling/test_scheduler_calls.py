@@ -6,12 +6,11 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from perdure import ConfigError, ProviderDown, StoreError, Usage, UsageError, tool
-from perdure._context.directives.commands import Command
 from perdure._core.log.store import Log
-from perdure._core.values.event import RunEnded, RunStarted
-from perdure._testing.model import Reply, call
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.timing import At, Every, every
+from perdure.background import At, Every, Schedule, every
+from perdure.context import Command
+from perdure.events import RunEnded, RunStarted
+from perdure.testing import Reply, call
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 
 HOURLY = Schedule(name="news", when=every(hours=1), prompt="Read the news.", timeout_seconds=None)

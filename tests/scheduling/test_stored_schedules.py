@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, StoreError, UsageError
-from perdure._work.schedules.firing import Firing
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.scheduler import Scheduler
-from perdure._work.schedules.stored import ScheduleStatus
-from perdure._work.schedules.timing import at, every
+from perdure.background import Firing, Schedule, Scheduler, ScheduleStatus, at, every
 from tests.doubles import SECONDS
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.timing import At, Cron, Every, at, cron, every, format_moment, parse_interval
+from perdure._work.schedules.timing import format_moment, parse_interval
+from perdure.background import At, Cron, Every, Schedule, at, cron, every
 
 MOMENT = 1_794_992_400.0
 

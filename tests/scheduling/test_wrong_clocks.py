@@ -8,11 +8,8 @@ import pytest
 
 from perdure import Agent
 from perdure._core.values import clock as steady_time
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.scheduler import Scheduler
-from perdure._work.schedules.timing import at, cron, every
+from perdure.background import Schedule, Scheduler, at, cron, every
+from perdure.testing import FakeClock, ScriptedModel
 from tests.scheduling.scheduling_scene import START, Scene, kinds, serve_once
 
 DAY = 86_400.0

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from perdure import tool
-from perdure._core.values.event import EVENTS
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import EVENTS
+from perdure.testing import ScriptedModel, call
 from scripts.pictures import __main__ as program
 from scripts.pictures import event_tree, run_sequence
 from scripts.pictures.__main__ import IMAGES

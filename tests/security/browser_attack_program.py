@@ -12,10 +12,10 @@ import os
 import sys
 from pathlib import Path
 
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._core.values.error import PerdureError
+from perdure import PerdureError
 from perdure._tools.browser import chromium
-from perdure._tools.browser.local import LocalBrowser
+from perdure.hosts import LocalBrowser
+from perdure.permissions import UrlTarget
 from tests.security.closed_network import PUBLIC, ClosedNetwork
 from tests.security.ssrf_urls import NAMES, build_families
 

@@ -16,9 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from perdure._io.egress.client import EgressClient
-from perdure._io.egress.policy import EgressPolicy
 from perdure._io.http.transport import NetError
+from perdure.hosts import EgressClient, EgressPolicy
 from tests.security.closed_network import PUBLIC, ClosedNetwork
 
 PRIVATE = ("127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1")

@@ -17,14 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perdure import Agent, Permissions, allow
-from perdure._core.values.error import ConfigError, ToolError
-from perdure._testing.model import ScriptedModel
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.git.local import LocalGit
-from perdure._tools.git.tools import git_commit_tool, git_read_tools
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.tools import shell_tools
+from perdure import Agent, ConfigError, Permissions, ToolError, allow
+from perdure.hosts import LocalFiles, LocalShell
+from perdure.testing import ScriptedModel
+from perdure.tools import LocalGit, git_commit_tool, git_read_tools, shell_tools
 from tests.security.git_layouts import changing
 
 AT_ONCE = 3

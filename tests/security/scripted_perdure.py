@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from perdure import tool
 from perdure._cli.main import main
 from perdure._cli.run import assembly
-from perdure._core.tools.tool import tool
-from perdure._core.values.event import ReplyFinished, TextDelta, ToolCallDelta
-from perdure._models.registry import register
-from perdure._tools.basic import basic_tools
+from perdure.events import ReplyFinished, TextDelta, ToolCallDelta
+from perdure.models import register
+from perdure.tools import basic_tools
 
 
 @tool(permission=True, target="what")

@@ -16,54 +16,31 @@ from unittest.mock import AsyncMock
 import pytest
 
 from perdure import (
-    Accepted,
     Agent,
-    Command,
-    Compaction,
     ConfigError,
     ContextOverflow,
     Extension,
-    Halt,
     Middleware,
-    Nudge,
     Permissions,
     Retry,
-    Rewrite,
-    Skill,
-    Skills,
-    Skip,
-    Verdict,
-    after,
-    all_of,
     allow,
-    any_of,
-    around,
-    before,
-    compacted,
     deny,
-    gated,
-    none_of,
-    observed,
-    retried,
-    subagent,
+    load_config,
+    load_mcp_servers,
     tool,
-    tool_from_schema,
     user,
 )
-from perdure._config.load import load_config
-from perdure._config.mcp_servers import load_mcp_servers
 from perdure._context.directives.apply import apply_directives
-from perdure._context.skills.skill import Resource
-from perdure._io.http.tap import tapped
 from perdure._models import registry
-from perdure._models.endpoint.throttle import Throttle
-from perdure._models.registry import openai_compatible, register
-from perdure._people.kinds import Confirm
-from perdure._stores.memory import MemoryStore
-from perdure._stores.wrappers.listened import listened
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import loop_watchdog
+from perdure.context import Command, Compaction, Resource, Rewrite, Skill, Skills
+from perdure.engines import Accepted, Halt, Nudge, all_of, any_of, none_of
+from perdure.models import Throttle, compacted, gated, observed, openai_compatible, register, retried, tapped
+from perdure.people import Confirm
+from perdure.permissions import Verdict
+from perdure.stores import MemoryStore, listened
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.tools import Skip, after, around, before, subagent, tool_from_schema
+from perdure.tracing import loop_watchdog
 from tests.models.canned import CannedTransport
 
 SECONDS = 20.0

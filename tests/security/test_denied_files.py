@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Grant, Grants, Permissions, Verdict, allow, allow_all, ask, command, deny, path
-from perdure._core.permission.rules import Rule
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.tools import code_execution_tool, exec_tool, shell_tools
+from perdure import Agent, Grant, Permissions, allow, ask, deny
+from perdure.hosts import LocalShell
+from perdure.permissions import Grants, Rule, Verdict, allow_all, command, path
+from perdure.testing import ScriptedModel, call
+from perdure.tools import code_execution_tool, coding, exec_tool, shell_tools
 from tests.seeds import one_part
 
 pytestmark = pytest.mark.needs("bubblewrap")

@@ -22,10 +22,9 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, allow
-from perdure._testing.model import ScriptedModel
-from perdure._tools.extensions import coding
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, ShellCommand
+from perdure.testing import ScriptedModel
+from perdure.tools import coding
 from tests.security.git_layouts import IDENTITY, PATH
 from tests.seeds import one_part, some_of_each_kind
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure import ConfigError
 from perdure._cli.sessions import transfer
 from perdure._cli.sessions.transfer import write_file_atomically
-from perdure._core.values.error import ConfigError
 from perdure._stores.sqlite.file_system import rename_when_done
 
 

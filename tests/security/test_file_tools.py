@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all
+from perdure import Agent, Permissions, allow
 from perdure._io.files import atomic
-from perdure._testing.model import ScriptedModel
-from perdure._tools.extensions import coding
+from perdure.permissions import allow_all
+from perdure.testing import ScriptedModel
+from perdure.tools import coding
 
 
 @pytest.fixture

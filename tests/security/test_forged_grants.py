@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure import Agent, Grant, Permissions, Verdict, tool
+from perdure import Agent, Grant, Permissions, tool
 from perdure._core.permission.grants import list_sealed_fields, make_seal
 from perdure._core.values.binding import KEEPS_GRANTS_OF
-from perdure._core.values.event import Entry, GrantRevoked, PermissionDecided, SessionConfigured
 from perdure._io.home import keys as grant_key
 from perdure._io.home.keys import RuntimeKey
-from perdure._people.grants import GrantFile
-from perdure._stores import open_store
-from perdure._stores.wrappers.namespace import namespaced
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import Entry, GrantRevoked, PermissionDecided, SessionConfigured
+from perdure.permissions import GrantFile, Verdict
+from perdure.stores import namespaced, open_store
+from perdure.testing import ScriptedModel, call
 
 KEY = "a key of this test that is long enough"
 

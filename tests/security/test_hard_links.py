@@ -4,12 +4,9 @@ import pytest
 
 from perdure import Agent, Permissions, allow
 from perdure._io.files import sensitive
-from perdure._testing.model import ScriptedModel
-from perdure._tools.basic import basic_tools
-from perdure._tools.extensions import coding
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.tools import shell_tools
+from perdure.hosts import LocalFiles, LocalShell
+from perdure.testing import ScriptedModel
+from perdure.tools import basic_tools, coding, shell_tools
 
 EVERYTHING = Permissions(allow("*"))
 

@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, MentionSettings, Project, load_config, load_roles
-from perdure._config.error import BadConfig
-from perdure._config.trusted import TrustedFiles
-from perdure._context.prompt_files import Prompts
-from perdure._core.values.error import ConfigError
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.basic import basic_tools
+from perdure import Agent, BadConfig, ConfigError, load_config
+from perdure.context import MentionSettings, Project, Prompts, TrustedFiles, load_roles
+from perdure.testing import ScriptedModel, call
+from perdure.tools import basic_tools
 
 KEY = "BEGIN of what nobody else may read"
 SENSITIVE = [
@@ -170,7 +167,7 @@ async def test_no_way_to_a_file_reads_one_whose_name_means_secrets(ship, name):
 
 
 def test_a_skill_does_not_hand_out_secret_files(ship, home):
-    from perdure._context.skills.loading import load_skills_from
+    from perdure.context import load_skills_from
 
     skill = ship / "skills" / "knots"
     write(skill / "SKILL.md", "---\nname: knots\ndescription: Ties.\n---\nTie.")
@@ -272,7 +269,7 @@ def test_the_same_bytes_elsewhere_are_not_trusted(ship, home, trusted):
 
 
 def test_servers_of_another_project_are_not_trusted_for_being_the_same(ship, home, trusted):
-    from perdure._config.mcp_servers import load_mcp_servers
+    from perdure import load_mcp_servers
 
     servers = '{"mcpServers": {"tides": {"command": "./tides"}}}'
     one, other = write(ship / ".mcp.json", servers), write(home / "work" / "clone" / ".mcp.json", servers)
@@ -331,7 +328,7 @@ def test_the_question_about_trust_names_the_variables_that_a_server_gets(ship, f
     ],
 )
 def test_no_mistake_in_a_server_shows_the_value_of_a_variable(ship, table):
-    from perdure._config.mcp_servers import load_mcp_servers
+    from perdure import load_mcp_servers
 
     secret = "k3y\0-of-the-ship" if "headers" in table else "k3y-of-the-ship"
     path = write(ship / ".mcp.json", json.dumps({"mcpServers": {"tides": table}}))

@@ -5,14 +5,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure._core.log.store import Post
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Entry, MessageAdded
-from perdure._core.values.message import user
-from perdure._runtime.maintenance import restore
+from perdure import StoreError, user
 from perdure._stores.sqlite.format.pages import find_checksum_vfs
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._work.memory.long_term import LongTermMemory
+from perdure.context import LongTermMemory
+from perdure.events import Entry, MessageAdded
+from perdure.stores import Post, SqliteStore, restore
 
 TABLES = ("session", "pack", "post", "label", "blob", "meta")
 

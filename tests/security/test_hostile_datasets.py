@@ -6,17 +6,14 @@ import time
 
 import pytest
 
-from perdure import Agent, Limits, Price, tool
+from perdure import Agent, ConfigError, Limits, tool
 from perdure._cli.run.folder_trust import load_folder_trust
-from perdure._context.directives.commands import Command
-from perdure._context.directives.mentions import MentionSettings
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import MessageAdded, RunStarted
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call
-from perdure._work.judging.evals.dataset import Case, Dataset
-from perdure._work.judging.evals.evaluation import Evaluation
-from perdure._work.judging.evals.reader import BadDataset, load_dataset
+from perdure.context import Command, MentionSettings
+from perdure.evals import BadDataset, Case, Dataset, Evaluation, load_dataset
+from perdure.events import MessageAdded, RunStarted
+from perdure.models import Price
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
 
 PATIENCE = 60
 KEY = "what only the user may read"
@@ -266,10 +263,11 @@ expected = "x"
 graders = ["contains"]
 """
 AGENTS = """
-from perdure import Agent, Limits, Price, tool
-from perdure._context.directives.commands import Command
-from perdure._context.directives.mentions import MentionSettings
-from perdure._testing.model import ScriptedModel
+from perdure import Agent, Limits, tool
+from perdure.models import Price
+from perdure.context import Command
+from perdure.context import MentionSettings
+from perdure.testing import ScriptedModel
 
 def answer(request):
     return "x" if "SECRET" not in repr(request.messages) else "seen"
@@ -323,7 +321,7 @@ def test_a_link_from_a_trusted_folder_to_a_dataset_elsewhere_brings_no_trust(pro
 
 def test_a_time_limit_of_the_command_line_holds_for_cases_with_a_higher_one(project):
     (project / "agents.py").write_text(
-        "import asyncio\nfrom perdure import Agent\nfrom perdure._testing.model import ScriptedModel\n\n"
+        "import asyncio\nfrom perdure import Agent\nfrom perdure.testing import ScriptedModel\n\n"
         "async def answer(request):\n    await asyncio.Event().wait()\n\nagent = Agent(ScriptedModel(answer))\n"
     )
     (project / "cases.toml").write_text(FILE.replace("max_turns = 1000", "timeout_seconds = 1e9"))

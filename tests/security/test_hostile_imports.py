@@ -6,28 +6,29 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from perdure import Agent, Permissions, ask, tool
+from perdure import Agent, ConfigError, Message, Permissions, Status, Text, ToolCall, ToolResult, Usage, ask, tool, user
 from perdure._cli.main import root_command
-from perdure._core.log.codec import encode_entry
-from perdure._core.log.fold import fold_entries
-from perdure._core.values.binding import ApprovalBinding
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import (
+from perdure.engines import fold_entries
+from perdure.events import (
     Compacted,
     Custom,
     Entry,
+    Event,
     GrantRevoked,
     InboxAdded,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
     PostTaken,
+    QuestionAnswered,
+    QuestionAsked,
     RunEnded,
     RunStarted,
     RunWaiting,
     SessionConfigured,
     SessionImported,
     SkillLoaded,
+    SlotOpened,
     SubagentStarted,
     ToolFinished,
     ToolsChanged,
@@ -36,11 +37,9 @@ from perdure._core.values.event import (
     ValueKept,
     ViewChanged,
 )
-from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked, SlotOpened
-from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, Usage, user
-from perdure._runtime.transfer import export_session, import_session
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.permissions import ApprovalBinding
+from perdure.stores import MemoryStore, encode_entry, export_session, import_session
+from perdure.testing import ScriptedModel, call
 
 HASH = "0" * 64
 CALL = Message("assistant", (ToolCall("c1", "wipe", '{"disk":"a"}'),))

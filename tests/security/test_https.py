@@ -15,16 +15,12 @@ import aiohttp.connector
 import pytest
 import pytest_asyncio
 
-from perdure import Agent, Permissions, allow, allow_all, deny
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._core.values.error import ToolError
-from perdure._io.egress.policy import EgressPolicy
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Permissions, ToolError, allow, deny
 from perdure._tools.browser import chromium
-from perdure._tools.browser.local import LocalBrowser
-from perdure._tools.browser.tools import browser_tools
-from perdure._tools.web.local import LocalWeb
-from perdure._tools.web.tools import web_fetch_tool
+from perdure.hosts import EgressPolicy, LocalBrowser, LocalWeb
+from perdure.permissions import UrlTarget, allow_all
+from perdure.testing import ScriptedModel, call
+from perdure.tools import browser_tools, web_fetch_tool
 
 pytestmark = [
     pytest.mark.packages("cryptography"),

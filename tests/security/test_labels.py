@@ -18,51 +18,62 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from perdure import Agent, Permissions, Tool, allow, tool, user
-from perdure._config.load import load_config
-from perdure._context.directives.mentions import MentionSettings
-from perdure._context.history.compaction import Compaction
-from perdure._context.history.strategies import keep_recent
-from perdure._context.project import Project
-from perdure._context.role import Role
-from perdure._context.skills.skill import Skill, Skills
+from perdure import (
+    Agent,
+    Citation,
+    EffectNotStarted,
+    EffectUnknown,
+    Extension,
+    Message,
+    NotAnswered,
+    Permissions,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolError,
+    UsageError,
+    allow,
+    load_config,
+    tool,
+    user,
+)
 from perdure._core.model.wrappers import labelled
-from perdure._core.permission.request import PermissionRequest, Verdict
-from perdure._core.run.loop import react
 from perdure._core.run.requests import label_requests
 from perdure._core.run.tool_calls.preparation import build_permission_only_tool
-from perdure._core.values.error import EffectNotStarted, EffectUnknown, NotAnswered, ToolError, UsageError
-from perdure._core.values.message import Citation, Message, Text, Thinking, ToolCall
 from perdure._io.files.origin import forget_recorded, is_recorded, list_recorded
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._mcp.catalogue import CatalogueEntry, McpCatalogue
-from perdure._mcp.client.client import McpError
 from perdure._mcp.client.listing import check_tool_list
 from perdure._mcp.client.tools import build_resource_tools, build_tool
-from perdure._mcp.settings import McpServer
 from perdure._models import registry
-from perdure._runtime.agent.extension import Extension
-from perdure._runtime.subagents.delegation import delegation
-from perdure._runtime.transfer import export_session, import_session
-from perdure._stores.memory import MemoryStore
-from perdure._testing.browser import ScriptedBrowser, ScriptedPage
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.shell import ScriptedShell
-from perdure._testing.web import ScriptedWeb
-from perdure._tools.basic import basic_tools
-from perdure._tools.browser.tools import browser_tools
-from perdure._tools.extensions import code_mode, coding, history, large_results, memory, notebook, tool_search
-from perdure._tools.files.history import FileHistory
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.people import post_to_inbox
-from perdure._tools.shell.backend import Confinement
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.tools import code_execution_tool, exec_tool, shell_tools
-from perdure._tools.tasks.storage import MemoryValues, scratchpad_tools
-from perdure._tools.web.tools import web_fetch_tool, web_search_tool
-from perdure._work.goals.goal import Goal
-from perdure._work.goals.pursuit import pursue_goal
-from perdure._work.memory.long_term import LongTermMemory
+from perdure.background import Goal, pursue_goal
+from perdure.context import Compaction, LongTermMemory, MentionSettings, Project, Role, Skill, Skills, keep_recent
+from perdure.engines import react
+from perdure.hosts import Confinement, LocalFiles, LocalShell, SnapshotFolder
+from perdure.mcp import CatalogueEntry, McpCatalogue, McpError, McpServer
+from perdure.permissions import PermissionRequest, Verdict
+from perdure.stores import MemoryStore, export_session, import_session
+from perdure.testing import ScriptedBrowser, ScriptedModel, ScriptedPage, ScriptedShell, ScriptedWeb, call
+from perdure.tools import (
+    FileHistory,
+    MemoryValues,
+    basic_tools,
+    browser_tools,
+    code_execution_tool,
+    code_mode,
+    coding,
+    delegation,
+    exec_tool,
+    history,
+    large_results,
+    memory,
+    notebook,
+    post_to_inbox,
+    scratchpad_tools,
+    shell_tools,
+    tool_search,
+    web_fetch_tool,
+    web_search_tool,
+)
 from tests.faults.coding_session import STEPS, create_repository
 from tests.goals.roles import verdict
 

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from perdure import Agent, McpServer, McpServers, Permissions, allow, tool
-from perdure._core.values.message import Status
+from perdure import Agent, Permissions, Status, allow, tool
 from perdure._mcp.client.listing import build_offered_name
 from perdure._mcp.client.tools import is_safe_link
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
+from perdure.mcp import McpServer, McpServers
+from perdure.testing import ScriptedModel, call
+from perdure.tools import coding
 from tests.mcp.servers import SCRIPT, read_lines, scripted
 
 pytestmark = pytest.mark.packages("mcp")

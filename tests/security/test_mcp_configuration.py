@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure._cli.services import mcp_files
-from perdure._config.trusted import TrustedFiles
+from perdure.context import TrustedFiles
 
 pytestmark = pytest.mark.packages("mcp")
 

@@ -9,9 +9,8 @@ import pytest
 
 from perdure import Agent, Permissions, ask, tool
 from perdure._mcp.server import listener
-from perdure._mcp.server.agents import ServedAgent
-from perdure._mcp.server.clients import ClientLimits, ClientTokens
-from perdure._testing.model import ScriptedModel
+from perdure.mcp import ClientLimits, ClientTokens, ServedAgent
+from perdure.testing import ScriptedModel
 from tests.mcp_server.served_tools import ANN, BOB, GENERATIONS, TOKENS, WAIT_SECONDS, Slow, connected, running
 
 CALLS: list[str] = []

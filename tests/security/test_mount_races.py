@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure._tools.sandbox import bubblewrap
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.hosts import LocalShell, ShellCommand
 
 pytestmark = pytest.mark.needs("bubblewrap")
 SECRET = "the user's own"

@@ -7,8 +7,8 @@ import pytest
 
 from perdure import Agent, Permissions, allow, tool
 from perdure._models import registry
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
+from perdure.testing import ScriptedModel, call
+from perdure.tools import coding
 
 
 @pytest.fixture

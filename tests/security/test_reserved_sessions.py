@@ -4,21 +4,17 @@ import json
 
 import pytest
 
-from perdure import Agent, ConfigError, open_store
+from perdure import Agent, ConfigError
 from perdure._core.log.reserved_ids import find_reserved_name
-from perdure._core.log.store import Post
-from perdure._core.values.event import Custom
-from perdure._mcp.server.agents import ServedAgent
-from perdure._mcp.server.clients import ClientTokens
 from perdure._runtime.resume.resumer import SessionResumer
 from perdure._runtime.resume.worker import ResumeWorker
-from perdure._runtime.transfer import export_session, import_session
-from perdure._stores.wrappers.namespace import namespaced
-from perdure._testing.model import ScriptedModel
-from perdure._tracing.view.trace import trace_session
 from perdure._work.judging.evals.sessions import EvaluationRecord, EvaluationStore
-from perdure._work.replay.replay import replay
-from perdure._work.schedules.schedule import Schedule
+from perdure.background import Schedule
+from perdure.events import Custom
+from perdure.mcp import ClientTokens, ServedAgent
+from perdure.stores import Post, export_session, import_session, namespaced, open_store
+from perdure.testing import ScriptedModel, replay
+from perdure.tracing import trace_session
 from tests.doubles import crashed
 
 SPELLINGS = [

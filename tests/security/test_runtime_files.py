@@ -16,18 +16,15 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, MentionSettings, Permissions, allow
-from perdure._config.load import load_config
-from perdure._config.trusted import TrustedFiles
-from perdure._core.values.error import ConfigError
-from perdure._models.registry import register
-from perdure._people.grants import GrantFile
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import coding
+from perdure import Agent, ConfigError, Permissions, allow, load_config
 from perdure._tools.sandbox import bubblewrap
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
+from perdure.context import MentionSettings, TrustedFiles
+from perdure.hosts import LocalShell, ShellCommand
+from perdure.models import register
+from perdure.permissions import GrantFile
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
+from perdure.tools import coding
 
 pytestmark = [pytest.mark.needs("bubblewrap"), pytest.mark.packages("tree_sitter_bash")]
 

@@ -9,19 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, load_skills, open_store
-from perdure._core.log.store import Post, Store
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded
+from perdure import Agent, ConfigError, StoreError
 from perdure._io.home.keys import load_runtime_key
-from perdure._stores.memory import MemoryStore
-from perdure._stores.wrappers.namespace import namespaced
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel
-from perdure._work.schedules.schedule import Schedule
-from perdure._work.schedules.scheduler import Scheduler
 from perdure._work.schedules.stored import ADDED_EVENT
-from perdure._work.schedules.timing import every
+from perdure.background import Schedule, Scheduler, every
+from perdure.context import load_skills
+from perdure.events import Custom, Entry, MessageAdded
+from perdure.stores import MemoryStore, Post, Store, namespaced, open_store
+from perdure.testing import FakeClock, ScriptedModel
 from tests.scheduling.scheduling_scene import START, Scene, kinds, serve_once
 
 REPORT = Schedule(name="report", prompt="Write it.")

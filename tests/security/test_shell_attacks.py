@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Agent, Permissions, allow, command, deny, later
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.shell import ScriptedShell
+from perdure import Agent, Permissions, allow, deny
 from perdure._tools.sandbox import bubblewrap
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
 from perdure._tools.shell.output import OutputCapture
-from perdure._tools.shell.tools import exec_tool, shell_tools
+from perdure.hosts import LocalShell, ShellCommand
+from perdure.permissions import command, later
+from perdure.testing import ScriptedModel, ScriptedShell, call
+from perdure.tools import exec_tool, shell_tools
 
 
 async def run(root, line):

@@ -5,11 +5,11 @@ The agent of these tests has a sandbox, and its user has allowed the usual comma
 
 import pytest
 
-from perdure import Agent, Permissions, allow, command, deny, later
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.shell import ScriptedShell
-from perdure._tools.shell.backend import Confinement
-from perdure._tools.shell.tools import shell_tools
+from perdure import Agent, Permissions, allow, deny
+from perdure.hosts import Confinement
+from perdure.permissions import command, later
+from perdure.testing import ScriptedModel, ScriptedShell, call
+from perdure.tools import shell_tools
 
 PAYLOADS = [
     "rm -rf .",

@@ -17,10 +17,9 @@ import pytest
 
 from perdure._io.files.sensitive import SENSITIVE_NAMES, BlockedNames
 from perdure._tools.sandbox import bubblewrap
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
 from perdure._tools.shell.read_only import _GIT, _PROGRAMS
 from perdure._tools.shell.tools import parse_command_target
+from perdure.hosts import LocalShell, ShellCommand
 from tests.seeds import IS_SECOND_RUN, SEED
 
 pytestmark = [pytest.mark.needs("bubblewrap", "strace", "ripgrep"), pytest.mark.faults, pytest.mark.timeout(600)]

@@ -9,13 +9,12 @@ from ipaddress import ip_address
 
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all, tool
-from perdure._io.egress.client import EgressClient
-from perdure._io.egress.policy import EgressPolicy
-from perdure._io.http.transport import EgressDenied, HostUnreachable, NetError
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.web.local import LocalWeb
-from perdure._tools.web.tools import web_fetch_tool
+from perdure import Agent, Permissions, allow, tool
+from perdure._io.http.transport import HostUnreachable, NetError
+from perdure.hosts import EgressClient, EgressDenied, EgressPolicy, LocalWeb
+from perdure.permissions import allow_all
+from perdure.testing import ScriptedModel, call
+from perdure.tools import web_fetch_tool
 from tests.net.connections import watch_connections
 from tests.security.ssrf_urls import NAMES, build_families
 from tests.wire.server import Playback, Received, Reply

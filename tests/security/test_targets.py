@@ -9,10 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from perdure import CommandTarget, PathTarget, Permissions, UrlTarget, allow, command, deny, path, url
-from perdure._core.permission.request import PermissionRequest
-from perdure._core.permission.targets.patterns import Target
-from perdure._core.permission.targets.text import TextTarget, UncomputableTarget
+from perdure import Permissions, allow, deny
+from perdure.permissions import (
+    CommandTarget,
+    PathTarget,
+    PermissionRequest,
+    Target,
+    TextTarget,
+    UncomputableTarget,
+    UrlTarget,
+    command,
+    path,
+    url,
+)
 
 
 def request(target: Target, **arguments: str) -> PermissionRequest:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure._models import registry
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 
 OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 HOSTILE = (

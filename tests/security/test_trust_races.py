@@ -3,10 +3,10 @@
 import click
 import pytest
 
+from perdure import ConfigError
 from perdure._cli.run.folder_trust import ask_for_folder_trust, is_folder_trusted, load_folder_trust
 from perdure._cli.services import config as cli_config
 from perdure._cli.services.config import ask_for_trust, read_config_for_review
-from perdure._core.values.error import ConfigError
 
 
 @pytest.fixture

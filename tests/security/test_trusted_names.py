@@ -11,16 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all, later
+from perdure import Agent, Permissions, allow
 from perdure._io.files.protected import MADE_FOLDERS, PREFERRED_NAMES, TRUSTED_NAMES, VERSION_CONTROL_SETTINGS
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.basic import basic_tools
-from perdure._tools.extensions import code_mode, coding
-from perdure._tools.files.tools import edit_tool, read_tool, write_tool
 from perdure._tools.git import mounts, planted
-from perdure._tools.shell.backend import ShellCommand
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.tools import code_execution_tool, exec_tool, shell_tools
+from perdure.hosts import LocalShell, ShellCommand
+from perdure.permissions import allow_all, later
+from perdure.testing import ScriptedModel, call
+from perdure.tools import (
+    basic_tools,
+    code_execution_tool,
+    code_mode,
+    coding,
+    edit_tool,
+    exec_tool,
+    read_tool,
+    shell_tools,
+    write_tool,
+)
 from tests.seeds import one_part
 
 SECRET = frozenset({".corepack.env", ".npmrc", ".yarnrc", ".yarnrc.yml", ".netrc", "_netrc", ".my.cnf", ".envrc"})
@@ -99,7 +106,7 @@ async def test_the_question_says_why_and_an_answer_is_enough(tmp_path):
 
 
 async def test_without_the_bundle_a_tool_asks_too_and_a_gate_without_rules_does_not(tmp_path):
-    from perdure._tools.files.local import LocalFiles
+    from perdure.hosts import LocalFiles
 
     files = LocalFiles(tmp_path)
     tools = [read_tool(files), write_tool(files), edit_tool(files)]

@@ -6,12 +6,10 @@ import random
 import signal
 import sys
 
-from perdure._core.log.store import Lease
+from perdure import SessionBusy, StoreError
 from perdure._core.values import faults
-from perdure._core.values.error import SessionBusy, StoreError
-from perdure._core.values.event import Custom, Entry
-from perdure._stores.file.store import FileStore
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Custom, Entry
+from perdure.stores import FileStore, Lease, SqliteStore
 
 
 def tell(*words: object) -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from perdure._stores.file.store import FileStore
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.stores import FileStore, SqliteStore
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import random
 import signal
 import sys
 
-from perdure._core.log.store import Post
-from perdure._core.values.event import Custom, Entry
-from perdure._stores.file.store import FileStore
+from perdure.events import Custom, Entry
+from perdure.stores import FileStore, Post
 
 
 def tell(*words: object) -> None:

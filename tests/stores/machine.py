@@ -10,12 +10,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from perdure._core.log.codec import encode_entry
-from perdure._core.log.store import Lease, NonBlockingAppendStore, Post, Store
-from perdure._core.values.error import PerdureError, SessionBusy
-from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import user
+from perdure import PerdureError, SessionBusy, user
+from perdure.events import Custom, Entry, Event, MessageAdded, SessionConfigured
+from perdure.stores import Lease, NonBlockingAppendStore, Post, Store, encode_entry
 from tests.stores.model import Errors, Model
 from tests.stores.victim import Killer, Order, Report
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import apsw
 
-from perdure._core.values.event import Custom, Entry
 from perdure._stores.sqlite.format.pages import find_checksum_vfs
+from perdure.events import Custom, Entry
 from tests.architecture.source import ROOT
 
 

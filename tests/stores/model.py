@@ -5,18 +5,9 @@ Forks share `Cell`s with their parents, so a redaction is seen by whoever shares
 
 from collections.abc import Sequence
 
-from perdure._core.log.store import Lease, Post
-from perdure._core.values.error import (
-    ConfigError,
-    Conflict,
-    Fenced,
-    PerdureError,
-    SessionBusy,
-    SessionExists,
-    SessionNotFound,
-    UnsupportedByStore,
-)
-from perdure._core.values.event import Entry, MessageAdded, SessionConfigured
+from perdure import ConfigError, PerdureError, SessionBusy, SessionExists, SessionNotFound
+from perdure.events import Entry, MessageAdded, SessionConfigured
+from perdure.stores import Conflict, Fenced, Lease, Post, UnsupportedByStore
 
 Errors = set[type[PerdureError]]
 """The ways in which something may be refused; empty when it must succeed."""

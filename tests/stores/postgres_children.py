@@ -8,11 +8,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from perdure._core.log.store import Lease
+from perdure import SessionBusy, StoreError
 from perdure._core.values import faults
-from perdure._core.values.error import Fenced, SessionBusy, StoreError
 from perdure._stores.postgres import operations as postgres_database  # noqa: F401 - loaded once, and not in each forked child
-from perdure._stores.postgres.store import PostgresStore
+from perdure.stores import Fenced, Lease, PostgresStore
 from tests.stores.children import tell, until_killed
 from tests.stores.material import entries
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from perdure._core.values.clock import new_id
-from perdure._stores.postgres.store import PostgresStore
+from perdure.stores import PostgresStore
 from scripts.system_parts import pgbouncer_program, postgres_folder
 
 USER = "perdure"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure._stores.sqlite.search import thread as sqlite_search_thread
 from perdure._stores.sqlite.search.index import SearchIndex
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.stores import SqliteStore
 from tests.stores.search_material import found, keep
 
 

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from perdure._core.log.store import Hit, SearchableStore, Store
-from perdure._core.values.event import Entry, MessageAdded, RunStarted, ToolFinished
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Text, ToolResult, assistant, user
+from perdure import Text, ToolResult, assistant, user
+from perdure.events import Entry, Event, MessageAdded, RunStarted, ToolFinished
+from perdure.stores import Hit, SearchableStore, Store
 
 
 def said(text: str, role: str = "user") -> Event:

@@ -5,8 +5,8 @@ import os
 import sys
 import threading
 
-from perdure._core.values.event import Custom, Entry
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Custom, Entry
+from perdure.stores import SqliteStore
 
 
 def spin() -> None:

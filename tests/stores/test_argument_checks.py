@@ -4,12 +4,19 @@ from typing import Any
 
 import pytest
 
-from perdure._core.log.store import Post
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure._core.values.message import Image, assistant, user
-from perdure._stores.checks import check_count, check_fork, check_page, check_post, check_session_id
-from perdure._stores.texts import TITLE_LENGTH, find_given_title, find_message_title
+from perdure import ConfigError, Image, assistant, user
+from perdure._stores.texts import TITLE_LENGTH
+from perdure.events import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.stores import (
+    Post,
+    check_count,
+    check_fork,
+    check_page,
+    check_post,
+    check_session_id,
+    find_given_title,
+    find_message_title,
+)
 
 
 def title(*events) -> str:

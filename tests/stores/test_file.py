@@ -8,14 +8,13 @@ import threading
 
 import pytest
 
-from perdure._core.values.error import Conflict, EntryTooNew, Fenced, SessionBusy, StoreError, UnsupportedByStore
-from perdure._core.values.event import Custom, Entry, MessageAdded, Unknown
-from perdure._core.values.message import assistant, user
+from perdure import SessionBusy, StoreError, assistant, user
 from perdure._stores.file import layout as file_record
 from perdure._stores.file import log_file as file_log
 from perdure._stores.file.layout import get_session_paths
-from perdure._stores.file.store import FileStore
-from perdure._testing.store_contract.suite import check_store
+from perdure.events import Custom, Entry, MessageAdded, Unknown
+from perdure.stores import Conflict, EntryTooNew, Fenced, FileStore, UnsupportedByStore
+from perdure.testing import check_store
 from tests.stores.material import child, entries
 
 # -- the contract ------------------------------------------------------------------------------------------------------

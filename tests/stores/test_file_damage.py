@@ -9,10 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, tool
-from perdure._core.values.error import Conflict, StoreError
-from perdure._core.values.event import Custom, EntriesLost, Entry, RunStarted, ToolFinished, ToolStarted
-from perdure._core.values.message import Status
+from perdure import Agent, Status, StoreError, tool
 from perdure._stores.file import disk as file_access
 from perdure._stores.file import layout as file_record
 from perdure._stores.file import log_file as file_log
@@ -28,9 +25,9 @@ from perdure._stores.file.scan import (
     encode_header,
     scan_file,
 )
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import Custom, EntriesLost, Entry, RunStarted, ToolFinished, ToolStarted
+from perdure.stores import Conflict, FileStore, MemoryStore
+from perdure.testing import ScriptedModel, call
 from tests.seeds import chance
 from tests.stores.material import entries
 

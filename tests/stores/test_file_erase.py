@@ -5,10 +5,7 @@ import shutil
 
 import pytest
 
-from perdure._core.log.store import Lease, Post
-from perdure._core.values.error import Conflict, Fenced, StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded
-from perdure._core.values.message import user
+from perdure import StoreError, user
 from perdure._stores.file import catalogue as file_catalogue
 from perdure._stores.file import catalogue as file_summary
 from perdure._stores.file import scan as file_look
@@ -19,6 +16,8 @@ from perdure._stores.file.disk import (
     erase_replaced_file,
     erase_stale_temporary_files,
 )
+from perdure.events import Custom, Entry, MessageAdded
+from perdure.stores import Conflict, Fenced, Lease, Post
 from tests.stores.material import entries
 
 SECRET = "kestrel-7741"

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.log.store import Post
+from perdure import ConfigError, StoreError
 from perdure._core.values import faults
-from perdure._core.values.error import ConfigError, StoreError
-from perdure._core.values.event import Custom, Entry
 from perdure._stores.file import disk as file_access
 from perdure._stores.file import log_file as file_log
 from perdure._stores.file import repair as file_repair
-from perdure._stores.file.store import FileStore
+from perdure.events import Custom, Entry
+from perdure.stores import FileStore, Post
 from tests.seeds import SEED
 from tests.small_disk import mounted, remount
 from tests.stores.material import child, entries

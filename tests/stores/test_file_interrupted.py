@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from perdure._core.log.store import InterruptedSession, Post
-from perdure._core.values.event import Custom, Entry, RunEnded, RunStarted, RunWaiting
-from perdure._core.values.event_class import Event
 from perdure._stores.file.catalogue import FileRunCache
 from perdure._stores.file.disk import open_file
 from perdure._stores.file.scan import Header, encode_header
-from perdure._stores.file.store import FileStore
+from perdure.events import Custom, Entry, Event, RunEnded, RunStarted, RunWaiting
+from perdure.stores import FileStore, InterruptedSession, Post
 
 STARTED, ENDED = RunStarted("agent", run_id="r"), RunEnded("done", run_id="r")
 

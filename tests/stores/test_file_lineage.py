@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import Conflict, SessionBusy, SessionExists, SessionNotFound, StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure._core.values.message import user
+from perdure import SessionBusy, SessionExists, SessionNotFound, StoreError, user
 from perdure._stores.file import folder as sessions_folder
 from perdure._stores.file.catalogue import SessionCatalogue
 from perdure._stores.file.forks import is_parent_alive
 from perdure._stores.file.layout import encode_line
 from perdure._stores.file.lock import take_lock
 from perdure._stores.file.scan import Header, encode_header
-from perdure._stores.file.store import FileStore
+from perdure.events import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.stores import Conflict, FileStore
 from tests.seeds import SEED
 from tests.stores.material import child, entries
 

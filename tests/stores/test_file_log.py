@@ -7,16 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure._core.log.store import Lease
-from perdure._core.values.error import Conflict, Fenced, StoreError
-from perdure._core.values.event import Custom, Entry
+from perdure import StoreError
 from perdure._stores.file import disk, log_file
 from perdure._stores.file.disk import TEMPORARY_SUFFIX, make_unused_path
 from perdure._stores.file.layout import SessionPaths, encode_append_lines, get_session_paths
 from perdure._stores.file.lock import LockRecord, is_session_locked, read_lock_record, take_lock
 from perdure._stores.file.log_file import FileLog, LastFileState, get_file_stamp, open_log
 from perdure._stores.file.scan import Header, SessionFileScan, encode_header
-from perdure._stores.file.store import FileStore
+from perdure.events import Custom, Entry
+from perdure.stores import Conflict, Fenced, FileStore, Lease
 from tests.stores.material import entries
 
 

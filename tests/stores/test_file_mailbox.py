@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from perdure._core.log.store import Post
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Custom, Entry
+from perdure import StoreError
 from perdure._stores.file import disk, scan
 from perdure._stores.file import lock as file_lock
 from perdure._stores.file import mailbox as file_mailbox
 from perdure._stores.file import repair as file_repair
 from perdure._stores.file.layout import SessionPaths, encode_line, get_mailbox_paths, get_session_paths
 from perdure._stores.file.scan import Header, encode_header
-from perdure._stores.file.store import FileStore
+from perdure.events import Custom, Entry
+from perdure.stores import FileStore, Post
 from tests.seeds import SEED, chance
 from tests.stores.material import child, entries
 

@@ -9,10 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from perdure._core.log.codec import decode_entry
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded
-from perdure._core.values.message import user
+from perdure import StoreError, user
 from perdure._stores.file import layout as file_record
 from perdure._stores.file.layout import (
     DamagedRange,
@@ -25,6 +22,8 @@ from perdure._stores.file.layout import (
 )
 from perdure._stores.file.scan import decode_seq
 from perdure._testing.store_contract.setup import HOSTILE_TEXTS
+from perdure.events import Custom, Entry, MessageAdded
+from perdure.stores import decode_entry
 
 SEED = 7
 

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import SessionBusy, StoreError, UnsupportedByStore
-from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import user
+from perdure import SessionBusy, StoreError, user
 from perdure._stores.file import catalogue, disk
 from perdure._stores.file import lock as session_lock
 from perdure._stores.file.catalogue import FileSummary, summarize_file
@@ -26,7 +23,8 @@ from perdure._stores.file.maintenance import (
     write_manifest,
 )
 from perdure._stores.file.scan import Header, encode_header
-from perdure._stores.lease_holder import describe_this_process
+from perdure.events import Custom, Entry, Event, MessageAdded, SessionConfigured
+from perdure.stores import UnsupportedByStore, describe_this_process
 
 # -- the system --------------------------------------------------------------------------------------------------------
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from perdure._core.log.store import MaintainableStore, Post, StoreSize
+from perdure import ConfigError, StoreError
 from perdure._core.values.clock import SystemClock
-from perdure._core.values.error import ConfigError, StoreError
-from perdure._core.values.event import Custom, Entry
 from perdure._stores.file.layout import encode_line
 from perdure._stores.file.maintenance import restore_folder
-from perdure._stores.file.store import FileStore
+from perdure.events import Custom, Entry
+from perdure.stores import FileStore, MaintainableStore, Post, StoreSize
 from tests.stores.material import entries
 
 DAY = 24 * 3600

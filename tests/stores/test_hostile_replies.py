@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget
-from perdure._core.model.protocol import Request
-from perdure._core.values.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import MAX_TOKENS, Image, Message, StopReason, Text, Usage
-from perdure._stores.memory import MemoryStore
+from perdure import Agent, Budget, Image, Message, StopReason, Text, Usage
+from perdure._core.values.message import MAX_TOKENS
+from perdure.events import Event, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.models import Request
+from perdure.stores import MemoryStore
 
 LONE = "\ud800"
 NUL = "\0"

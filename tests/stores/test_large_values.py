@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, tool
-from perdure._core.values.event import Custom, Entry, MessageAdded, ToolFinished
-from perdure._core.values.message import Image, Text, ToolCall, ToolResult, assistant
+from perdure import Agent, Image, Text, ToolCall, ToolResult, assistant, tool
 from perdure._stores.texts import LARGE_TEXT, has_large_content
-from perdure._testing.model import ScriptedModel, call
+from perdure.events import Custom, Entry, MessageAdded, ToolFinished
+from perdure.testing import ScriptedModel, call
 from tests.doubles import SECONDS
 
 

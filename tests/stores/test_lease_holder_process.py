@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from perdure._stores import lease_holder as holder
-from perdure._stores.lease_holder import describe_this_process, get_process_start_time, parse_holder
+from perdure._stores.lease_holder import get_process_start_time
+from perdure.stores import describe_this_process, parse_holder
 
 
 def test_this_process_is_alive_and_is_this_process():

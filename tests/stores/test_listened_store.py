@@ -6,22 +6,21 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent
-from perdure._core.log.store import (
+from perdure import Agent, ConfigError
+from perdure.stores import (
+    Conflict,
     EventReadingStore,
+    FileStore,
     Lease,
     MaintainableStore,
+    MemoryStore,
     NonBlockingAppendStore,
     Post,
     SearchableStore,
+    SqliteStore,
+    listened,
 )
-from perdure._core.values.error import ConfigError, Conflict
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._stores.wrappers.listened import listened
-from perdure._testing.model import ScriptedModel
-from perdure._testing.store_contract.suite import check_store
+from perdure.testing import ScriptedModel, check_store
 from tests.doubles import SECONDS
 from tests.stores.material import entries
 from tests.stores.noting_store import NotingStore

@@ -4,11 +4,9 @@ import threading
 
 import pytest
 
-from perdure._core.log.store import NonBlockingAppendStore, Post, SearchableStore
-from perdure._core.values.error import Conflict, Fenced
-from perdure._core.values.event import Custom, Entry
-from perdure._stores.memory import MemoryStore
-from perdure._testing.store_contract.suite import check_store
+from perdure.events import Custom, Entry
+from perdure.stores import Conflict, Fenced, MemoryStore, NonBlockingAppendStore, Post, SearchableStore
+from perdure.testing import check_store
 
 
 async def test_it_keeps_the_contract():

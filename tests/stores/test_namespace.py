@@ -4,28 +4,29 @@ from typing import Any
 
 import pytest
 
-from perdure._core.log.store import (
+from perdure import ConfigError, SessionBusy, SessionExists, SessionNotFound, user
+from perdure._core.log.store import get_process_wide_session_key
+from perdure.events import MessageAdded
+from perdure.stores import (
+    Fenced,
+    FileStore,
     Hit,
     InterruptedSession,
     Lease,
     MaintainableStore,
+    MemoryStore,
     NonBlockingAppendStore,
     Post,
+    PostgresStore,
     SearchableStore,
     SessionInfo,
     StoreSize,
-    get_process_wide_session_key,
+    derive_subagent_session,
+    listened,
+    namespaced,
+    open_store,
 )
-from perdure._core.values.error import ConfigError, Fenced, SessionBusy, SessionExists, SessionNotFound
-from perdure._core.values.event import MessageAdded
-from perdure._core.values.message import user
-from perdure._stores import open_store
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.postgres.store import PostgresStore
-from perdure._stores.wrappers.listened import listened
-from perdure._stores.wrappers.namespace import derive_subagent_session, namespaced
-from perdure._testing.store_contract.suite import check_store
+from perdure.testing import check_store
 from tests.stores.material import entries
 from tests.stores.noting_store import NotingStore
 

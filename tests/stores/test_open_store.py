@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure import _stores
-from perdure._core.values.error import ConfigError
-from perdure._stores import open_store
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.sqlite.store import SqliteStore
+from perdure import ConfigError, _stores
+from perdure.stores import FileStore, MemoryStore, SqliteStore, open_store
 
 
 def test_memory_is_a_new_store_each_time():

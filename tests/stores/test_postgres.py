@@ -9,14 +9,18 @@ import time
 import msgspec
 import pytest
 
-from perdure._core.log.store import Lease
-from perdure._core.values.error import ConfigError, Conflict, EntryTooNew, Fenced, SessionBusy, StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded, Unknown
-from perdure._core.values.message import user
-from perdure._stores.lease_holder import LeaseHolderProcess, describe_this_process
-from perdure._stores.postgres.store import PostgresStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.store_contract.suite import check_store
+from perdure import ConfigError, SessionBusy, StoreError, user
+from perdure.events import Custom, Entry, MessageAdded, Unknown
+from perdure.stores import (
+    Conflict,
+    EntryTooNew,
+    Fenced,
+    Lease,
+    LeaseHolderProcess,
+    PostgresStore,
+    describe_this_process,
+)
+from perdure.testing import FakeClock, check_store
 from tests.stores.material import child, entries
 from tests.stores.postgres_children import patiently_acquired
 from tests.stores.postgres_server import free_port

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError, UnsupportedByStore
+from perdure import ConfigError
 from perdure._stores.postgres import pool as postgres_pool
-from perdure._stores.postgres.store import PostgresStore
 from perdure._stores.postgres.url import redact_url, validate_url
+from perdure.stores import PostgresStore, UnsupportedByStore
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 import pytest
 
-from perdure._core.log.store import Post
-from perdure._core.values.error import Conflict, StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure._core.values.message import user
+from perdure import StoreError, user
 from perdure._stores.postgres import operations as postgres_database
+from perdure.events import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.stores import Conflict, Post
 from tests.stores.material import entries
 
 pytestmark = pytest.mark.needs("postgres")

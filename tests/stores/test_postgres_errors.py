@@ -4,8 +4,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from perdure._core.values.error import Conflict, StoreError
+from perdure import StoreError
 from perdure._stores.postgres.pool import build_unreachable_error, format_error_line, is_transient, to_store_error
+from perdure.stores import Conflict
 
 PASSING = "08000 08006 25006 25P03 40001 40P01 53300 55P03 57014 57P01 57P02 57P03 57P05"
 LASTING = "23505 28P01 3D000 42501 42P01 53100 53200 54000 57P04 XX000"

@@ -5,11 +5,10 @@ import time
 
 import pytest
 
-from perdure._core.log.store import Post
+from perdure import SessionBusy, SessionExists, StoreError, user
 from perdure._core.values import faults
-from perdure._core.values.error import Conflict, Fenced, SessionBusy, SessionExists, StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded
-from perdure._core.values.message import user
+from perdure.events import Custom, Entry, MessageAdded
+from perdure.stores import Conflict, Fenced, Post
 from tests.seeds import SEED, chance
 from tests.stores.material import child, entries
 from tests.stores.postgres_server import limit_patience

@@ -5,9 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
-from perdure._core.values.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
-from perdure._core.values.event import Custom, Entry
-from perdure._stores.lease_holder import describe_this_process
+from perdure import SessionBusy, SessionExists, SessionNotFound
+from perdure.events import Custom, Entry
+from perdure.stores import Conflict, Fenced, describe_this_process
 from tests.stores.material import entries
 
 pytestmark = pytest.mark.needs("postgres")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from perdure._core.log.store import Post
-from perdure._core.values.event import Custom, Entry
+from perdure.events import Custom, Entry
+from perdure.stores import Post
 
 pytestmark = pytest.mark.needs("postgres")
 

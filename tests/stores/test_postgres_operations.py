@@ -9,19 +9,8 @@ import msgspec
 import psycopg
 import pytest
 
-from perdure._core.log.store import Lease, Post
-from perdure._core.values.error import (
-    ConfigError,
-    Conflict,
-    Fenced,
-    SessionBusy,
-    SessionExists,
-    SessionNotFound,
-    StoreError,
-)
-from perdure._core.values.event import Custom, Entry
+from perdure import ConfigError, SessionBusy, SessionExists, SessionNotFound, StoreError
 from perdure._stores.checks import SearchRequest
-from perdure._stores.lease_holder import describe_this_process
 from perdure._stores.postgres import erasure
 from perdure._stores.postgres import operations as store_operations
 from perdure._stores.postgres.erasure import ForkResult, TenantForkRequest
@@ -29,8 +18,9 @@ from perdure._stores.postgres.leases import ActiveLease, LeaseHolderWithToken, L
 from perdure._stores.postgres.operations import PostgresOperations
 from perdure._stores.postgres.rows import EntryRow, ParsedQuery, encode_row
 from perdure._stores.postgres.statements import SessionState
-from perdure._stores.postgres.store import PostgresStore
-from perdure._testing.clock import FakeClock
+from perdure.events import Custom, Entry
+from perdure.stores import Conflict, Fenced, Lease, Post, PostgresStore, describe_this_process
+from perdure.testing import FakeClock
 from tests.doubles import SECONDS
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, AsyncRawCursor
 
-from perdure._core.values.error import StoreError
+from perdure import StoreError
 from perdure._stores.postgres import pool as postgres_pool
 from perdure._stores.postgres.pool import ConnectionPool
 from tests.doubles import SECONDS

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.log.store import Post
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Entry, MessageAdded
-from perdure._core.values.message import user
+from perdure import StoreError, user
 from perdure._stores.postgres import schema
+from perdure.events import Entry, MessageAdded
+from perdure.stores import Post
 
 pytestmark = pytest.mark.needs("postgres")
 

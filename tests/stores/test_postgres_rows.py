@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure import ConfigError, StoreError, assistant, user
 from perdure._core.log.codec import VERSION, encode_event
-from perdure._core.values.error import ConfigError, StoreError
-from perdure._core.values.event import (
+from perdure._stores.postgres.rows import EntryRow, decode_row, encode_row, encode_rows, has_consecutive_numbers
+from perdure.events import (
     Custom,
     Entry,
+    Event,
     MessageAdded,
     RunEnded,
     RunStarted,
@@ -17,9 +19,6 @@ from perdure._core.values.event import (
     SessionConfigured,
     Unknown,
 )
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import assistant, user
-from perdure._stores.postgres.rows import EntryRow, decode_row, encode_row, encode_rows, has_consecutive_numbers
 
 NOTHING = (None, None, None, None, None)
 

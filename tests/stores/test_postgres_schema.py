@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from perdure._core.values.error import ConfigError, StoreError
+from perdure import ConfigError, StoreError
 from perdure._stores.postgres import schema as postgres_schema
 from perdure._stores.postgres.schema import TABLES
-from perdure._stores.postgres.store import PostgresStore
+from perdure.stores import PostgresStore
 from tests.stores.material import entries
 from tests.stores.postgres_server import free_port
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import Compacted, Custom, Entry, MessageAdded, ToolFinished
-from perdure._core.values.message import Message, Text, ToolResult, assistant, user
+from perdure import ConfigError, Message, Text, ToolResult, assistant, user
+from perdure.events import Compacted, Custom, Entry, MessageAdded, ToolFinished
 
 pytestmark = pytest.mark.needs("postgres")
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from perdure._core.log.store import MaintainableStore, SearchableStore
-from perdure._core.values.error import StoreError, UnsupportedByStore
-from perdure._core.values.event import Entry, MessageAdded
-from perdure._core.values.message import user
+from perdure import StoreError, user
+from perdure.events import Entry, MessageAdded
+from perdure.stores import MaintainableStore, SearchableStore, UnsupportedByStore
 from tests.stores.postgres_server import limit_patience
 
 pytestmark = pytest.mark.needs("postgres")

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent
-from perdure._core.values.error import ConfigError
+from perdure import Agent, ConfigError
 from perdure._stores import files
 from perdure._stores.files import file_system_type_at, find_network_file_system, make_path_absolute
-from perdure._testing.model import ScriptedModel
+from perdure.testing import ScriptedModel
 
 MOUNTS = """\
 rootfs / rootfs rw 0 0

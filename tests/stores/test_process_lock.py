@@ -15,12 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.log.store import Lease
-from perdure._core.values.error import SessionBusy, StoreError
-from perdure._core.values.event import Entry, RunStarted
+from perdure import SessionBusy, StoreError
 from perdure._stores import lease_holder
-from perdure._stores.lease_holder import LeaseHolderProcess, describe_this_process
-from perdure._stores.sqlite.store import SqliteStore
 from perdure._stores.sqlite.write import process_leases
 from perdure._stores.sqlite.write.process_leases import (
     INFIX,
@@ -29,6 +25,8 @@ from perdure._stores.sqlite.write.process_leases import (
     find_lock_state,
     parse_locking_holder,
 )
+from perdure.events import Entry, RunStarted
+from perdure.stores import Lease, LeaseHolderProcess, SqliteStore, describe_this_process
 from tests.architecture.source import ROOT
 from tests.stores.material import another_connection, child
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._stores.checks import (
     MAX_HITS,
     MAX_QUERY_LENGTH,

@@ -6,15 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, Post, StoreError, UnsupportedByStore
-from perdure._core.log.codec import encode_entry
-from perdure._core.log.store import SessionInfo, Store
-from perdure._core.values.error import SessionBusy
-from perdure._stores.documents import SessionDocumentStore
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel
-from perdure._testing.store_contract.suite import check_store
+from perdure import Agent, ConfigError, SessionBusy, StoreError
+from perdure.stores import MemoryStore, Post, SessionDocumentStore, SessionInfo, Store, UnsupportedByStore, encode_entry
+from perdure.testing import FakeClock, ScriptedModel, check_store
 from tests.doubles import SECONDS
 from tests.stores.material import entries
 

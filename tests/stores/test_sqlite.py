@@ -8,13 +8,10 @@ import threading
 import msgspec
 import pytest
 
-from perdure._core.log.store import Lease
-from perdure._core.values.error import Conflict, EntryTooNew, SessionBusy, StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded, Unknown
-from perdure._core.values.message import user
-from perdure._stores.lease_holder import describe_this_process
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._testing.store_contract.suite import check_store
+from perdure import SessionBusy, StoreError, user
+from perdure.events import Custom, Entry, MessageAdded, Unknown
+from perdure.stores import Conflict, EntryTooNew, Lease, SqliteStore, describe_this_process
+from perdure.testing import check_store
 from tests.stores.material import another_connection, child, entries
 
 # -- the contract ------------------------------------------------------------------------------------------------------

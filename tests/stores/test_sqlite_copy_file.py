@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._stores.sqlite.file_system import rename_when_done
 
 

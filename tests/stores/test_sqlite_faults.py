@@ -6,13 +6,11 @@ import os
 import apsw
 import pytest
 
-from perdure._core.log.store import Post
+from perdure import StoreError, user
 from perdure._core.values import faults
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded
-from perdure._core.values.message import user
 from perdure._stores.sqlite import connections as sqlite_access
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Custom, Entry, MessageAdded
+from perdure.stores import Post, SqliteStore
 from tests.seeds import SEED
 from tests.small_disk import mounted, remount
 from tests.stores.material import another_connection, child, entries

@@ -14,13 +14,13 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure._core.values.error import ConfigError, Conflict, StoreError
+from perdure import ConfigError, StoreError
 from perdure._stores.sqlite import database, file_system
 from perdure._stores.sqlite.database import to_store_error
 from perdure._stores.sqlite.driver import Connection
 from perdure._stores.sqlite.format.schema import FORMAT
 from perdure._stores.sqlite.maintenance import verify
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.stores import Conflict, SqliteStore
 from tests.stores.material import another_connection, entries
 
 

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from perdure._core.values.event import Custom, Entry
-from perdure._stores.sqlite.store import SqliteStore
 from perdure._stores.sqlite.write.jobs import SLICE_LENGTH, WriterJob, get_future_resolver, resolve_futures
+from perdure.events import Custom, Entry
+from perdure.stores import SqliteStore
 from tests.doubles import SECONDS
 
 SESSIONS = 5 * SLICE_LENGTH + 3

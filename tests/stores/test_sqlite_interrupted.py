@@ -6,12 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.log.store import InterruptedSession, Post
-from perdure._core.values.event import Custom, Entry, RunEnded, RunStarted, RunWaiting
-from perdure._core.values.event_class import Event
-from perdure._stores.lease_holder import LeaseHolderProcess, describe_this_process
 from perdure._stores.sqlite.file_system import describe_lock_holder
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Custom, Entry, Event, RunEnded, RunStarted, RunWaiting
+from perdure.stores import InterruptedSession, LeaseHolderProcess, Post, SqliteStore, describe_this_process
 from tests.stores.material import another_connection
 
 STARTED, ENDED = RunStarted("agent", run_id="r"), RunEnded("done", run_id="r")

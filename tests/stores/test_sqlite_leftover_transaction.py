@@ -6,8 +6,8 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure._core.values.event import Custom, Entry
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Custom, Entry
+from perdure.stores import SqliteStore
 from tests.stores.material import another_connection
 
 

@@ -9,18 +9,16 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure._core.log.store import Lease, Post
-from perdure._core.values.error import Conflict, Fenced, SessionExists, StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
-from perdure._core.values.message import Image, Text, ToolResult, user
+from perdure import Image, SessionExists, StoreError, Text, ToolResult, user
 from perdure._stores.sqlite import log as sqlite_log
 from perdure._stores.sqlite.file_system import describe_lock_holder
 from perdure._stores.sqlite.format import merging as sqlite_merge
 from perdure._stores.sqlite.format.merging import merge_log_rows, plan_row_merge
 from perdure._stores.sqlite.format.rows import LONG_TEXT_BYTES
 from perdure._stores.sqlite.format.schema import UNNUMBERED, IdRange, group_ids, split_id
-from perdure._stores.sqlite.store import SqliteStore
 from perdure._stores.sqlite.write import single_append
+from perdure.events import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
+from perdure.stores import Conflict, Fenced, Lease, Post, SqliteStore
 from tests.stores.material import another_connection, entries
 
 

@@ -7,21 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.log.store import Lease, Post
-from perdure._core.values.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
-from perdure._core.values.event import (
-    Custom,
-    Entry,
-    MessageAdded,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    RunWaiting,
-    SessionConfigured,
-)
-from perdure._core.values.event_class import Event
-from perdure._core.values.jsonable import to_jsonable
-from perdure._core.values.message import user
+from perdure import SessionBusy, SessionExists, SessionNotFound, user
 from perdure._stores.sqlite import log
 from perdure._stores.sqlite.database import open_to_write, run_in_transaction
 from perdure._stores.sqlite.driver import Connection
@@ -41,6 +27,19 @@ from perdure._stores.sqlite.write.leases import (
 )
 from perdure._stores.sqlite.write.process_leases import ProcessLeases
 from perdure._stores.sqlite.write.single_append import append_in_one_statement
+from perdure.events import (
+    Custom,
+    Entry,
+    Event,
+    MessageAdded,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+    SessionConfigured,
+)
+from perdure.stores import Conflict, Fenced, Lease, Post
+from perdure.tools import to_jsonable
 
 
 class File:

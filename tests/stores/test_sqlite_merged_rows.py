@@ -5,16 +5,26 @@ from random import Random
 import msgspec
 import pytest
 
-from perdure import Agent, Limits, Price, ToolOutput, tool
-from perdure._core.log.fold import fold_entries, fold_events
-from perdure._core.values.error import BadRequest, PerdureError, ProviderDown, StoreError
-from perdure._core.values.event import Entry, MessageAdded, ModelRequested, RunEnded, RunStarted, Unknown
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Usage, assistant, user
+from perdure import (
+    Agent,
+    BadRequest,
+    Limits,
+    PerdureError,
+    ProviderDown,
+    StoreError,
+    ToolOutput,
+    Usage,
+    assistant,
+    tool,
+    user,
+)
+from perdure._core.log.fold import fold_events
 from perdure._stores.sqlite.format import merging
 from perdure._stores.sqlite.format.rows import PackRow, decode_row_entries, decode_row_events, encode_row, merge_rows
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call
+from perdure.engines import fold_entries
+from perdure.events import Entry, Event, MessageAdded, ModelRequested, RunEnded, RunStarted, Unknown
+from perdure.models import Price
+from perdure.testing import FakeClock, Reply, ScriptedModel, call
 from tests.random_log import RandomLog, describe_state
 from tests.stores.material import another_connection
 

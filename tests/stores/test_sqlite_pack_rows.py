@@ -7,10 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure import StoreError, user
 from perdure._core.log.codec import VERSION, encode_events
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded, RunStarted
-from perdure._core.values.message import user
 from perdure._stores.sqlite.format.rows import (
     LONG_TEXT_BYTES,
     PackRow,
@@ -23,6 +21,7 @@ from perdure._stores.sqlite.format.rows import (
     merge_rows,
     slice_row,
 )
+from perdure.events import Custom, Entry, MessageAdded, RunStarted
 
 LONG = "long text " * 2_000
 ENTRIES = [

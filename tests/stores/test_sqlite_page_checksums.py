@@ -3,13 +3,12 @@
 import apsw
 import pytest
 
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Entry, MessageAdded
-from perdure._core.values.message import user
+from perdure import StoreError, user
 from perdure._stores.sqlite.format import pages as page_checksums
 from perdure._stores.sqlite.format.schema import FORMAT, UNCHECKED_FORMAT
 from perdure._stores.sqlite.maintenance import restore, verify
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Entry, MessageAdded
+from perdure.stores import SqliteStore
 from tests.stores.material import another_connection, entries
 
 PAGE = 4096

@@ -1,8 +1,8 @@
 """What the tables of an SQLite file cost."""
 
-from perdure._core.values.event import Entry, MessageAdded
-from perdure._core.values.message import user
+from perdure import user
 from perdure._stores.sqlite.search.thread import SearchThread
+from perdure.events import Entry, MessageAdded
 
 
 def said(seq: int, text: str) -> Entry:

@@ -6,12 +6,11 @@ from hashlib import sha256
 import apsw
 import pytest
 
-from perdure._core.log.store import SearchableStore
-from perdure._core.values.error import ConfigError, SessionBusy, StoreError
-from perdure._core.values.event import RunStarted
+from perdure import ConfigError, SessionBusy, StoreError
 from perdure._stores.sqlite.search.index import IndexedText, SearchIndex
 from perdure._stores.sqlite.search.log_reader import LogReaderForSearch
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import RunStarted
+from perdure.stores import SearchableStore, SqliteStore
 from tests.doubles import until
 from tests.seeds import chance
 from tests.stores.search_material import found, keep, lines, logged, places, said

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import StoreError
-from perdure._core.values.event import Custom, Entry
+from perdure import StoreError
 from perdure._stores.sqlite.file_system import ReadOnlyStoreError
 from perdure._stores.sqlite.log import EntryRange
 from perdure._stores.sqlite.search import index as search_index
 from perdure._stores.sqlite.search.index import IndexedText, SearchIndex, StaleIndexError
 from perdure._stores.sqlite.search.log_reader import LogReaderForSearch
 from perdure._stores.sqlite.search.query import LogSearch
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Custom, Entry
+from perdure.stores import SqliteStore
 from tests.seeds import chance
 from tests.stores.material import another_connection
 from tests.stores.search_material import found, keep, lines, logged

@@ -9,13 +9,13 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure._core.values.error import StoreError
+from perdure import StoreError
 from perdure._stores.checks import SearchRequest
 from perdure._stores.sqlite.file_system import ReadOnlyStoreError
 from perdure._stores.sqlite.search.index import SearchIndex, StaleIndexError, StampMismatchError
 from perdure._stores.sqlite.search.log_reader import LogReaderForSearch
 from perdure._stores.sqlite.search.query import MAX_DAMAGES, MAX_MISMATCHES, LogSearch
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.stores import SqliteStore
 from tests.stores.material import another_connection, child
 from tests.stores.search_material import found, keep, lines
 

@@ -8,7 +8,7 @@ import pytest
 from perdure._stores.sqlite.search import thread as sqlite_search_thread
 from perdure._stores.sqlite.search.query import LogSearch
 from perdure._stores.sqlite.search.thread import LATEST_SECONDS, QUIET_SECONDS, IndexingDelay
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.stores import SqliteStore
 from tests.doubles import SECONDS
 from tests.stores.material import another_connection
 from tests.stores.search_material import found, keep, lines, logged

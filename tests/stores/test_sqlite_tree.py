@@ -4,16 +4,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent
-from perdure._core.log.store import ForkListingStore, Lease, Post
-from perdure._core.values.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
-from perdure._core.values.event import Custom, Entry, MessageAdded, SessionConfigured
-from perdure._core.values.message import user
+from perdure import Agent, SessionBusy, SessionExists, SessionNotFound, user
+from perdure._core.log.store import ForkListingStore
 from perdure._stores.sqlite.format import merging as sqlite_merge
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._stores.wrappers.listened import listened
-from perdure._stores.wrappers.namespace import namespaced
-from perdure._testing.model import ScriptedModel
+from perdure.events import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.stores import Conflict, Fenced, Lease, Post, SqliteStore, listened, namespaced
+from perdure.testing import ScriptedModel
 from tests.stores.material import another_connection, entries
 
 SECRET = "kestrel-over-the-harbour"

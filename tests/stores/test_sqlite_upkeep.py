@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from perdure._core.log.store import MaintainableStore, Post, StoreSize
-from perdure._core.values.error import ConfigError, StoreError
-from perdure._core.values.event import Custom, Entry, MessageAdded
-from perdure._core.values.message import user
+from perdure import ConfigError, StoreError, user
 from perdure._stores.sqlite.format.pages import has_checksums, write_checksums
 from perdure._stores.sqlite.format.schema import FORMAT, UNCHECKED_FORMAT
 from perdure._stores.sqlite.maintenance import restore, verify
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Custom, Entry, MessageAdded
+from perdure.stores import MaintainableStore, Post, SqliteStore, StoreSize
 from tests.stores.material import another_connection, entries
 
 

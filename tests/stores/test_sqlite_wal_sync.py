@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from perdure._core.values.error import Fenced, StoreError
+from perdure import StoreError
 from perdure._stores import files
 from perdure._stores.sqlite.search.thread import SearchThread
 from perdure._stores.sqlite.write import jobs
@@ -22,6 +22,7 @@ from perdure._stores.sqlite.write.jobs import (
     WalSync,
 )
 from perdure._stores.sqlite.write.scheduler import MAX_SYNCS_NOW
+from perdure.stores import Fenced
 from tests.stores.material import another_connection, entries
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import apsw
 import pytest
 
-from perdure._core.values.error import StoreError
+from perdure import StoreError
 from perdure._stores.sqlite import connections, database
 from perdure._stores.sqlite.connections import CHECKPOINT_PAGES, WriteConnection
 from perdure._stores.sqlite.write.jobs import CAN_SYNC_WAL

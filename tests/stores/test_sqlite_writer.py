@@ -10,15 +10,14 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure._core.log.store import Lease, Post
+from perdure import SessionBusy, StoreError
 from perdure._core.values import faults
-from perdure._core.values.error import Conflict, Fenced, SessionBusy, StoreError
-from perdure._core.values.event import Custom, Entry
 from perdure._stores.sqlite import connections as sqlite_access
 from perdure._stores.sqlite import connections as sqlite_turns
 from perdure._stores.sqlite import log as sqlite_log
 from perdure._stores.sqlite.format.schema import highest_id_number
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.events import Custom, Entry
+from perdure.stores import Conflict, Fenced, Lease, Post, SqliteStore
 from tests.stores.material import another_connection, entries
 
 

@@ -9,12 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from perdure._core.log.store import Lease
 from perdure._core.values.clock import new_id
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.postgres.store import PostgresStore
-from perdure._stores.sqlite.store import SqliteStore
+from perdure.stores import FileStore, Lease, MemoryStore, PostgresStore, SqliteStore
 from tests.stores.machine import Kind, Machine, Place
 from tests.stores.victim import Killer
 

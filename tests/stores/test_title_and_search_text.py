@@ -2,15 +2,10 @@
 
 import pytest
 
-from perdure._core.values.event import Custom, Entry, MessageAdded, RunStarted, SessionConfigured, ToolFinished
-from perdure._core.values.message import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
-from perdure._stores.texts import (
-    LARGE_TEXT,
-    extract_searchable_text,
-    find_given_title,
-    find_message_title,
-    has_large_content,
-)
+from perdure import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
+from perdure._stores.texts import LARGE_TEXT, extract_searchable_text, has_large_content
+from perdure.events import Custom, Entry, MessageAdded, RunStarted, SessionConfigured, ToolFinished
+from perdure.stores import find_given_title, find_message_title
 
 
 def tool_said(*content) -> ToolFinished:

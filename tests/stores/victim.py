@@ -14,11 +14,8 @@ from typing import Any
 
 import msgspec
 
-from perdure._core.log.codec import decode_entry
-from perdure._core.log.store import Lease, Post
-from perdure._core.values.error import PerdureError
-from perdure._stores import open_store
-from perdure._stores.postgres.store import PostgresStore
+from perdure import PerdureError
+from perdure.stores import Lease, Post, PostgresStore, decode_entry, open_store
 from tests.architecture.source import ROOT
 
 

@@ -49,9 +49,9 @@ def become_windows() -> None:
 
 async def drive(path: str) -> None:
     """Try to drive a session, tell how it went, and hold it until stdin ends."""
-    from perdure._core.values.error import SessionBusy
+    from perdure import SessionBusy
     from perdure._stores import lease_holder
-    from perdure._stores.sqlite.store import SqliteStore
+    from perdure.stores import SqliteStore
 
     vars(lease_holder)["get_process_start_time"] = lambda _: ""
     vars(lease_holder)["_machine_id"] = socket.gethostname

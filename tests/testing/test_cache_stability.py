@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from perdure import Agent, ConfigError, Message, ToolContext, tool, user
-from perdure._testing.cache import assert_cache_stable
-from perdure._testing.model import ScriptedModel, ScriptEnded, call
+from perdure.testing import ScriptedModel, ScriptEnded, assert_cache_stable, call
 
 
 @tool

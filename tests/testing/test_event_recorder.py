@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.wrappers import retried
-from perdure._core.tools.tool import tool
-from perdure._core.values.error import ConfigError, RateLimited
-from perdure._core.values.event import (
+from perdure import Agent, ConfigError, RateLimited, Status, Text, ToolCall, ToolResult, Usage, assistant, tool, user
+from perdure.events import (
     Custom,
     Entry,
     GuardrailTripped,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
+    QuestionAsked,
     ReplyDiscarded,
     RetryScheduled,
     RunEnded,
@@ -31,12 +30,8 @@ from perdure._core.values.event import (
     TurnStarted,
     UsageReported,
 )
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure.models import retried
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 
 numbers = itertools.count(1)
 

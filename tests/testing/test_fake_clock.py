@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
-from perdure._testing.clock import FakeClock
+from perdure import ConfigError
+from perdure.testing import FakeClock
 
 
 async def test_time_stands_still_until_it_is_moved():

@@ -5,16 +5,22 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, allow_all
-from perdure._io.files.confined_folder import FileRefused
-from perdure._io.files.jail import FileChanged, FolderEntry
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import ScriptedModel
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.files.tools import edit_tool, list_tool, read_tool, write_tool
-from perdure._tools.search.backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
-from perdure._tools.search.local import LocalSearch
-from perdure._tools.search.tools import glob_tool, grep_tool
+from perdure import Agent, ConfigError
+from perdure.hosts import (
+    FileChanged,
+    FileRefused,
+    FolderEntry,
+    GlobQuery,
+    GlobResult,
+    LocalFiles,
+    LocalSearch,
+    SearchMatch,
+    SearchQuery,
+    SearchResult,
+)
+from perdure.permissions import allow_all
+from perdure.testing import MemoryFiles, ScriptedModel
+from perdure.tools import edit_tool, glob_tool, grep_tool, list_tool, read_tool, write_tool
 
 TREE = {"a.py": "boat\nBoat\n", "sub/b.py": "a boat\n", "sub/c.txt": "boat\n", ".env": "boat\n"}
 CALLS: list[tuple[str, dict[str, Any]]] = [

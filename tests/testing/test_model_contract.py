@@ -6,12 +6,10 @@ import functools
 
 import pytest
 
-from perdure._core.model.protocol import Request
-from perdure._core.values.error import ConfigError, ProviderDown
-from perdure._core.values.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure._core.values.message import Message, Text, ToolCall, Usage, assistant, user
-from perdure._testing.model import ScriptedModel
-from perdure._testing.model_contract import check_model
+from perdure import ConfigError, Message, ProviderDown, Text, ToolCall, Usage, assistant, user
+from perdure.events import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.models import Request
+from perdure.testing import ScriptedModel, check_model
 
 
 def playing(*events):

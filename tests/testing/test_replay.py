@@ -8,8 +8,7 @@ import pytest
 
 from perdure import Agent, ConfigError, tool
 from perdure._testing import replay
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.replay import Diverged, check_replay, record
+from perdure.testing import Diverged, ScriptedModel, call, check_replay, record
 
 pytest_plugins = ["pytester"]
 replayed_beside_here = replay.replayed
@@ -66,7 +65,7 @@ async def test_a_recording_that_is_not_there_is_told(tmp_path):
 
 async def test_the_fixture_finds_recordings_beside_the_test(tmp_path, pytester):
     await recorded(pytester.path / "recordings" / "depth.json")
-    pytester.makeconftest('pytest_plugins = ["perdure._testing.replay"]')
+    pytester.makeconftest('pytest_plugins = ["perdure.testing"]')
     pytester.makepyfile(
         """
         import asyncio

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from perdure import ConfigError, ToolError, UrlTarget
-from perdure._testing.browser import ScriptedBrowser, ScriptedPage
-from perdure._tools.browser.backend import BrowserDownload, BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure._tools.browser.page_text import format_browser_element
+from perdure import ConfigError, ToolError
+from perdure.hosts import BrowserDownload, BrowserElement, BrowserFrame, BrowserSnapshot
+from perdure.permissions import UrlTarget
+from perdure.testing import ScriptedBrowser, ScriptedPage
+from perdure.tools import format_browser_element
 
 HOME, SHOP, FRAME, FILE = [f"https://example.org/{each}" for each in ("", "shop", "frame", "list.csv")]
 PAGES: dict[str, str | ScriptedPage] = {

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.protocol import ModelInfo, Price, Request, assemble_reply, model_info
-from perdure._core.values.error import ConfigError, ModelError, ProviderDown
-from perdure._core.values.event import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure._core.values.message import (
+from perdure import (
     Citation,
+    ConfigError,
     Image,
     Message,
+    ModelError,
+    ProviderDown,
     StopReason,
     Text,
     Thinking,
@@ -20,8 +20,9 @@ from perdure._core.values.message import (
     assistant,
     user,
 )
-from perdure._testing.model import Reply, ScriptedModel, ScriptEnded, call, calls, pause, thinking
-from perdure._testing.model_contract import check_model
+from perdure.events import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.models import ModelInfo, Price, Request, assemble_reply, model_info
+from perdure.testing import Reply, ScriptedModel, ScriptEnded, call, calls, check_model, pause, thinking
 
 
 def asking(text="Hello"):

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError, ToolError
-from perdure._testing.shell import ScriptedShell
-from perdure._tools.shell.backend import CapturedStream, Confinement, JobOutput, ShellCommand, ShellResult
+from perdure.hosts import CapturedStream, Confinement, JobOutput, ShellCommand, ShellResult
+from perdure.testing import ScriptedShell
 
 FAILED = ShellResult(exit_code=3, stdout=CapturedStream("a"), stderr=CapturedStream("b"), ending="timeout")
 

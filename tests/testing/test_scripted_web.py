@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from perdure import ConfigError, UrlTarget
-from perdure._testing.web import ScriptedWeb
-from perdure._tools.web.backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
+from perdure import ConfigError
+from perdure.hosts import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
+from perdure.permissions import UrlTarget
+from perdure.testing import ScriptedWeb
 
 
 async def test_a_page_is_fetched_by_its_url_and_another_is_not_found():

@@ -9,16 +9,23 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from perdure._core.log.store import Hit, Lease, SessionInfo, StoreSize
-from perdure._core.values.error import ConfigError, Conflict, StoreError, UnsupportedByStore
-from perdure._core.values.event import MessageAdded, RunEnded
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.sqlite.store import SqliteStore
+from perdure import ConfigError, StoreError
 from perdure._testing.store_contract import listing, maintenance, suite
 from perdure._testing.store_contract import search as store_contract_search
 from perdure._testing.store_contract.search import HOSTILE_QUERIES
-from perdure._testing.store_contract.suite import check_store
+from perdure.events import MessageAdded, RunEnded
+from perdure.stores import (
+    Conflict,
+    FileStore,
+    Hit,
+    Lease,
+    MemoryStore,
+    SessionInfo,
+    SqliteStore,
+    StoreSize,
+    UnsupportedByStore,
+)
+from perdure.testing import check_store
 from tests.small_disk import mounted
 
 

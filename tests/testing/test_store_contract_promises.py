@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import perdure.testing
 import pytest
 
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._testing.store_contract.suite import check_store
+import perdure.testing
+from perdure.stores import SqliteStore
+from perdure.testing import check_store
 
 CHECKS = {"expect_equal", "expect_error", "expect_no_error"}
 TABLE = Path(__file__).with_name("store_contract_promises.txt")

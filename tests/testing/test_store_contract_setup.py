@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError, Conflict, Fenced, SessionBusy
-from perdure._core.values.event import Custom, Entry, MessageAdded
-from perdure._core.values.message import user
-from perdure._stores.memory import MemoryStore
+from perdure import ConfigError, SessionBusy, user
 from perdure._testing.store_contract.setup import (
     CheckSkipped,
     StoreUnderTest,
@@ -19,7 +16,9 @@ from perdure._testing.store_contract.setup import (
     expect_no_error,
     store_session,
 )
-from perdure._testing.store_contract.suite import check_store
+from perdure.events import Custom, Entry, MessageAdded
+from perdure.stores import Conflict, Fenced, MemoryStore
+from perdure.testing import check_store
 
 
 async def work(error: BaseException | None = None) -> None:

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 
-import perdure.testing
 import pytest
+
+import perdure.testing
 
 
 def test_every_name_it_promises_is_there():

@@ -2,13 +2,11 @@
 
 import pytest
 
-from perdure._core.permission.gate import allow_all
-from perdure._core.permission.request import Verdict
-from perdure._core.values.error import ToolError
-from perdure._core.values.message import Status
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.clock import FakeClock
-from perdure._tools.basic import basic_tools, format_time_in_zone
+from perdure import Agent, Status, ToolError
+from perdure._tools.basic import format_time_in_zone
+from perdure.permissions import Verdict, allow_all
+from perdure.testing import FakeClock
+from perdure.tools import basic_tools
 
 
 @pytest.fixture

@@ -6,13 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._tools.browser.backend import BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure._tools.browser.page_text import (
-    describe_browser_element,
-    escape_page_text,
-    format_browser_element,
-    format_browser_snapshot,
-)
+from perdure._tools.browser.page_text import describe_browser_element, escape_page_text
+from perdure.hosts import BrowserElement, BrowserFrame, BrowserSnapshot
+from perdure.tools import format_browser_element, format_browser_snapshot
 
 SHOP = "https://shop.example/"
 PAY = "https://pay.example/form"

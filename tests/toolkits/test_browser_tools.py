@@ -3,17 +3,22 @@
 import msgspec
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all, ask, deny, later, tool, url
-from perdure._core.permission.request import Verdict
-from perdure._core.permission.targets.text import TextTarget
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._core.values.error import ConfigError
-from perdure._credentials.vault import BoundVault, MemoryVault, SecretBinding
-from perdure._io.http.transport import EgressDenied
-from perdure._testing.browser import ScriptedBrowser, ScriptedPage
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.browser.tools import browser_tools, parse_frame_target
+from perdure import Agent, ConfigError, Permissions, allow, ask, deny, tool
+from perdure._tools.browser.tools import parse_frame_target
+from perdure.hosts import EgressDenied
+from perdure.permissions import (
+    BoundVault,
+    MemoryVault,
+    SecretBinding,
+    TextTarget,
+    UrlTarget,
+    Verdict,
+    allow_all,
+    later,
+    url,
+)
+from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, call
+from perdure.tools import browser_tools
 
 SHOP = "https://shop.example/"
 PAY = "https://pay.example/form"

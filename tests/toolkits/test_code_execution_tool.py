@@ -4,15 +4,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all, command
-from perdure._core.values.error import ConfigError
-from perdure._io.files.snapshots import SnapshotFolder
-from perdure._testing.model import ScriptedModel
-from perdure._testing.shell import ScriptedShell
-from perdure._tools.files.history import FileHistory
-from perdure._tools.shell.backend import Confinement
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.tools import code_execution_tool
+from perdure import Agent, ConfigError, Permissions, allow
+from perdure.hosts import Confinement, LocalShell, SnapshotFolder
+from perdure.permissions import allow_all, command
+from perdure.testing import ScriptedModel, ScriptedShell
+from perdure.tools import FileHistory, code_execution_tool
 
 
 def session_for(shell, permission=allow_all, **options):

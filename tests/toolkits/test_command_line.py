@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from perdure._tools.shell import parser as command_line
-from perdure._tools.shell.parser import MAX_CHARACTERS, MAX_COMMANDS, split_command_line
+from perdure._tools.shell.parser import MAX_CHARACTERS, MAX_COMMANDS
+from perdure.tools import split_command_line
 from tests.seeds import SEED
 
 LONG = os.environ.get("PERDURE_SEARCH") == "long"

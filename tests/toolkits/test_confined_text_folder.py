@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.values.error import ToolError
+from perdure import ToolError
 from perdure._tools.basic import MOST_BYTES, ConfinedTextFolder
 
 

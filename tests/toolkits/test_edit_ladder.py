@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._tools.files.edits import EditRefused, TextEdit, apply_edit, find_placeholder
+from perdure._tools.files.edits import EditRefused, apply_edit, find_placeholder
+from perdure.tools import TextEdit
 
 PYTHON = """\
 import os

@@ -2,13 +2,13 @@
 
 import pytest
 
-from perdure import Agent, allow_all
-from perdure._io.files.jail import FileChanged
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import ScriptedModel
-from perdure._tools.files.edits import EditResult
+from perdure import Agent
 from perdure._tools.files.records import FileAccessRecord
-from perdure._tools.files.tools import _show_lines, edit_tool, read_tool, write_tool
+from perdure._tools.files.tools import _show_lines
+from perdure.hosts import FileChanged
+from perdure.permissions import allow_all
+from perdure.testing import MemoryFiles, ScriptedModel
+from perdure.tools import EditResult, edit_tool, read_tool, write_tool
 
 TEXT = "def a():\n    return 1\n\n\ndef b():\n    return 2\n"
 
@@ -104,7 +104,7 @@ async def test_a_file_that_another_process_writes_in_the_last_moment_is_not_lost
 @pytest.mark.parametrize("made", [True, False])
 async def test_an_edit_that_a_crash_interrupted_is_made_once(files, made):
     """The log has the intent and the digests; the same call runs again, and finds its change made, or not."""
-    from perdure._core.tools.context import ToolContext
+    from perdure import ToolContext
     from perdure._io.files.jail import compute_digest
 
     tool = edit_tool(files)

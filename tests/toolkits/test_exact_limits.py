@@ -3,13 +3,13 @@
 import pytest
 
 from perdure import Agent, ToolError
-from perdure._testing.model import ScriptedModel, call
 from perdure._tools import people
 from perdure._tools.basic import MOST_BITS, MOST_BYTES, MOST_CHARACTERS, ConfinedTextFolder, evaluate_arithmetic
-from perdure._tools.files.local import LocalFiles
 from perdure._tools.git.tools import build_log_command
 from perdure._tools.search import patterns
 from perdure._tools.tasks import task_list, todo
+from perdure.hosts import LocalFiles
+from perdure.testing import ScriptedModel, call
 
 HALF = MOST_BITS // 2
 

@@ -5,10 +5,17 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ConfigError
-from perdure._tools.files.tools import edit_tool, list_tool, read_tool, write_tool
-from perdure._tools.git.tools import git_commit_tool, git_read_tools
-from perdure._tools.search.tools import glob_tool, grep_tool
+from perdure import ConfigError
+from perdure.tools import (
+    edit_tool,
+    git_commit_tool,
+    git_read_tools,
+    glob_tool,
+    grep_tool,
+    list_tool,
+    read_tool,
+    write_tool,
+)
 
 PATHS = ("resolve", "check", "show")
 CASES: list[tuple[Any, list[tuple[str, ...]]]] = [

@@ -2,8 +2,9 @@
 
 import pytest
 
-from perdure._core.values.error import ToolError
-from perdure._tools.files.tools import decode_text, detect_image_type, format_page
+from perdure import ToolError
+from perdure._tools.files.tools import decode_text, detect_image_type
+from perdure.tools import format_page
 
 
 def show(

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all, deny, path
-from perdure._core.values.error import ConfigError
-from perdure._io.files.jail import FolderEntry
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.files.tools import MOST_LISTED, edit_tool, format_entries, list_tool, read_tool, write_tool
+from perdure import Agent, ConfigError, Permissions, allow, deny
+from perdure._tools.files.tools import MOST_LISTED, format_entries
+from perdure.hosts import FolderEntry, LocalFiles
+from perdure.permissions import allow_all, path
+from perdure.testing import MemoryFiles, ScriptedModel, call
+from perdure.tools import edit_tool, list_tool, read_tool, write_tool
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 FILES: dict[str, str | bytes] = {
@@ -217,7 +216,7 @@ def test_what_is_no_backend_is_an_error_that_says_what_to_give(make):
 
 
 async def test_what_a_session_has_read_is_known_after_a_restart(tmp_path):
-    from perdure import open_store
+    from perdure.stores import open_store
 
     (tmp_path / "a.txt").write_text("one\n")
     for number, old in enumerate(("one", "two")):

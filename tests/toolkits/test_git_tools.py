@@ -5,22 +5,20 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, PermissionRequest, Permissions, Verdict, allow, allow_all, ask, deny, deny_all, path
-from perdure._core.values.error import ConfigError, ToolError
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import ScriptedModel
+from perdure import Agent, ConfigError, Permissions, ToolError, allow, ask, deny
 from perdure._tools.git import tools as git_tools
 from perdure._tools.git.tools import (
-    GitOutput,
     build_commit_command,
     build_diff_command,
     build_log_command,
     build_show_command,
     check_path,
     check_revision,
-    git_commit_tool,
-    git_read_tools,
 )
+from perdure.hosts import GitOutput
+from perdure.permissions import PermissionRequest, Verdict, allow_all, deny_all, path
+from perdure.testing import MemoryFiles, ScriptedModel
+from perdure.tools import git_commit_tool, git_read_tools
 
 
 class NotedGit:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from perdure._core.values.error import ToolError
+from perdure import ToolError
 from perdure._tools.search.patterns import MOST_ALTERNATIVES, compile_glob, extract_file_name_patterns
 
 

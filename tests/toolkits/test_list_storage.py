@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, ToolContext, tool
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import notebook
-from perdure._tools.tasks.storage import MemoryValues, replace_value_store, scratchpad_tools
-from perdure._tools.tasks.task_list import task_tools
-from perdure._tools.tasks.todo import TodoItem, parse_todos, todo_tools
+from perdure._tools.tasks.storage import replace_value_store
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call
+from perdure.tools import MemoryValues, TodoItem, notebook, parse_todos, scratchpad_tools, task_tools, todo_tools
 
 
 class Table:

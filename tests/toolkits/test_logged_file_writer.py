@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, allow_all
-from perdure._core.permission.targets.path import PathTarget
-from perdure._io.files.confined_folder import FileRefused
+from perdure import Agent
 from perdure._io.files.jail import compute_digest
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import ScriptedModel
-from perdure._tools.files.tools import edit_tool, read_tool, show_path, write_tool
+from perdure._tools.files.tools import show_path
+from perdure.hosts import FileRefused
+from perdure.permissions import PathTarget, allow_all
+from perdure.testing import MemoryFiles, ScriptedModel
+from perdure.tools import edit_tool, read_tool, write_tool
 
 
 class NotedFiles(MemoryFiles):

@@ -3,8 +3,8 @@
 import pytest
 
 from perdure import Agent
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.people import people_tools
+from perdure.testing import ScriptedModel, call
+from perdure.tools import people_tools
 
 WRONG_OPTIONS = "give up to 10 options, each of them once and not empty"
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from perdure._core.values.error import ToolError
+from perdure import ToolError
 from perdure._tools.search.patterns import PortableRegex
 
 

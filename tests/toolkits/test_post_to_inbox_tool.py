@@ -3,8 +3,8 @@
 import pytest
 
 from perdure import Agent
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.people import post_to_inbox
+from perdure.testing import ScriptedModel, call
+from perdure.tools import post_to_inbox
 
 
 @pytest.mark.parametrize(("blocking", "advice"), [(True, "Do not go on"), (False, "need not wait")])

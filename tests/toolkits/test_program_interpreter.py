@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ToolError
+from perdure import ToolError
 from perdure._tools.code.interpreter import (
     CallRaised,
     CallReturned,

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from perdure import tool
-from perdure._core.tools.tool import ToolOutput, tool_from_schema
-from perdure._core.values.message import Image, Text, ToolResult
+from perdure import Image, Text, ToolOutput, ToolResult, tool
 from perdure._tools.code.stubs import build_stub, build_stubs, name_program_functions, to_program_value
+from perdure.tools import tool_from_schema
 
 
 def make_tool(schema: Any = None, name: str = "f", description: str = "Do it."):

@@ -11,19 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure import Agent, Permissions, ToolContext, ask, deny, later, tool
-from perdure._core.tools.tool import ToolOutput, tool_from_schema
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import ToolFinished, ToolStarted, ValueKept
-from perdure._core.values.message import Status
-from perdure._credentials.vault import MemoryVault
-from perdure._stores import open_store
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, ConfigError, Permissions, Status, ToolContext, ToolOutput, ask, deny, tool
 from perdure._tools.code.interpreter import InterpreterPool, ProgramLimits, RunningProgram, StepNeedsThread
 from perdure._tools.code.mode import build_program_tool
 from perdure._tools.code.stubs import build_stubs, name_program_functions
-from perdure._tools.extensions import code_mode
+from perdure.events import ToolFinished, ToolStarted, ValueKept
+from perdure.permissions import MemoryVault, later
+from perdure.stores import open_store
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.tools import code_mode, tool_from_schema
 from tests.doubles import Held, log_of, of, until
 
 pytestmark = pytest.mark.packages("pydantic_monty")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from perdure._tools.shell.read_only import _GIT, _PROGRAMS, ReadingRules, explain_reading
+from perdure._tools.shell.read_only import _GIT, _PROGRAMS, ReadingRules
+from perdure.tools import explain_reading
 
 
 @pytest.fixture

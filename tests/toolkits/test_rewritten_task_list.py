@@ -6,22 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._core.values.error import ConfigError, UsageError
-from perdure._core.values.event import ValueKept
-from perdure._core.values.message import Status
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, ConfigError, Status, UsageError
 from perdure._tools.tasks.task_list import (
     MOST_CHARACTERS,
     MOST_TASKS,
     StatedTask,
-    Task,
     _assign_ids,
     apply_task_changes,
     convert_host_tasks,
-    parse_tasks,
-    task_tools,
 )
+from perdure.events import ValueKept
+from perdure.testing import ScriptedModel, call
+from perdure.tools import Task, parse_tasks, task_tools
 
 
 @pytest.fixture

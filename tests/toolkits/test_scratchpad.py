@@ -2,11 +2,11 @@
 
 import pytest
 
-from perdure._core.values.event import ValueKept
-from perdure._core.values.message import Status
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.tasks.storage import MOST_CHARACTERS, scratchpad_tools
+from perdure import Agent, Status
+from perdure._tools.tasks.storage import MOST_CHARACTERS
+from perdure.events import ValueKept
+from perdure.testing import ScriptedModel, call
+from perdure.tools import scratchpad_tools
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, allow, allow_all, deny, path
-from perdure._core.permission.targets.path import PathTarget
-from perdure._io.files.confined_folder import FileRefused
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import ScriptedModel
-from perdure._tools.search.backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
-from perdure._tools.search.tools import MOST_LINE_CHARACTERS, format_matches, glob_tool, grep_tool
+from perdure import Agent, Permissions, allow, deny
+from perdure._tools.search.tools import MOST_LINE_CHARACTERS
+from perdure.hosts import FileRefused, GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
+from perdure.permissions import PathTarget, allow_all, path
+from perdure.testing import MemoryFiles, ScriptedModel
+from perdure.tools import format_matches, glob_tool, grep_tool
 
 
 def open_session(files: MemoryFiles, permission: Any = allow_all) -> Any:

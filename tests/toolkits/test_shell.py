@@ -2,22 +2,19 @@
 
 import pytest
 
-from perdure import Agent, Permissions, allow, command, later
-from perdure._core.values.error import ConfigError, ToolError
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.shell import ScriptedShell
+from perdure import Agent, ConfigError, Permissions, ToolError, allow
 from perdure._tools.files.records import COMMAND_NAME, parse_command_record
-from perdure._tools.shell.backend import CapturedStream, Confinement, JobOutput, ShellResult
-from perdure._tools.shell.local import LocalShell
 from perdure._tools.shell.tools import (
     check_timeout,
     describe_confinement,
     describe_risk,
-    exec_tool,
     format_job_output,
     parse_command_target,
-    shell_tools,
 )
+from perdure.hosts import CapturedStream, Confinement, JobOutput, LocalShell, ShellResult
+from perdure.permissions import command, later
+from perdure.testing import ScriptedModel, ScriptedShell, call
+from perdure.tools import exec_tool, shell_tools
 
 ALLOWED = Permissions(allow("*"))
 CAN_WRITE = (

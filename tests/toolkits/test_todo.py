@@ -2,14 +2,11 @@
 
 import pytest
 
-from perdure._core.tools.context import ToolContext
-from perdure._core.tools.tool import tool
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import ValueKept
-from perdure._core.values.message import Status
-from perdure._runtime.agent.agent import Agent
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.tasks.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS, TodoItem, parse_todos, todo_tools
+from perdure import Agent, ConfigError, Status, ToolContext, tool
+from perdure._tools.tasks.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS
+from perdure.events import ValueKept
+from perdure.testing import ScriptedModel, call
+from perdure.tools import TodoItem, parse_todos, todo_tools
 
 
 @pytest.fixture

@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure import Agent, Tool, tool
-from perdure._context.history.compaction import Compaction
-from perdure._runtime.subagents.delegation import delegation
-from perdure._testing.browser import ScriptedBrowser
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import ScriptedModel
-from perdure._testing.web import ScriptedWeb
-from perdure._tools.basic import basic_tools
-from perdure._tools.browser.tools import browser_tools
-from perdure._tools.extensions import coding, history, large_results, memory, notebook, tool_search
-from perdure._tools.web.tools import web_fetch_tool, web_search_tool
+from perdure.context import Compaction
+from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedWeb
+from perdure.tools import (
+    basic_tools,
+    browser_tools,
+    coding,
+    delegation,
+    history,
+    large_results,
+    memory,
+    notebook,
+    tool_search,
+    web_fetch_tool,
+    web_search_tool,
+)
 
 OPTIONS = (
     *("effect", "permission", "action", "parallel", "abortable", "timeout_seconds", "retries", "terminate"),

@@ -6,16 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Limits, Permissions, ToolContext, deny, tool
-from perdure._core.tools.tool import Tool, tool_from_schema
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import ToolsChanged, ValueKept, ViewChanged
-from perdure._core.values.message import Status
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, ConfigError, Limits, Permissions, Status, Tool, ToolContext, deny, tool
 from perdure._tools.code.stubs import build_stubs
-from perdure._tools.extensions import code_mode, tool_search
 from perdure._tools.tool_search import build_catalogue, search_tools
+from perdure.events import ToolsChanged, ValueKept, ViewChanged
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call, calls
+from perdure.tools import code_mode, tool_from_schema, tool_search
 from tests.doubles import log_of, of
 
 

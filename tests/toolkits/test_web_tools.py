@@ -4,22 +4,13 @@ import asyncio
 
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, ToolError, allow, allow_all, ask, deny, later, url
-from perdure._core.permission.targets.url import UrlTarget
-from perdure._io.egress.policy import EgressPolicy
+from perdure import Agent, ConfigError, Permissions, ToolError, allow, ask, deny
 from perdure._io.http.transport import HttpTimeoutExceeded
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.web import ScriptedWeb
-from perdure._tools.web.backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
-from perdure._tools.web.local import LocalWeb
-from perdure._tools.web.tools import (
-    MOST_PAGE_BYTES,
-    cut_text,
-    format_fetched_page,
-    format_search_results,
-    web_fetch_tool,
-    web_search_tool,
-)
+from perdure._tools.web.tools import MOST_PAGE_BYTES, cut_text
+from perdure.hosts import EgressPolicy, LocalWeb, WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
+from perdure.permissions import UrlTarget, allow_all, later, url
+from perdure.testing import ScriptedModel, ScriptedWeb, call, calls
+from perdure.tools import format_fetched_page, format_search_results, web_fetch_tool, web_search_tool
 from tests.wire.server import Playback, Reply
 
 HERE = EgressPolicy(private_networks=["127.0.0.1"], ports=None)

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from perdure import Message, Price, Text, ToolCall, ToolResult, Usage
-from perdure._core.values.event import (
+from perdure import Message, Status, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, user
+from perdure.events import (
     Compacted,
     Entry,
     ErrorRaised,
+    Event,
     FailedOver,
     MessageAdded,
     ModelRequested,
@@ -25,10 +26,8 @@ from perdure._core.values.event import (
     ToolStarted,
     ViewChanged,
 )
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Status, StopReason, Thinking, user
-from perdure._tracing.collect.tracer import Tracer
-from perdure._tracing.view.trace import Trace
+from perdure.models import Price
+from perdure.tracing import Trace, Tracer
 
 START = 1_750_000_000.0
 PRICE = (3.0, 15.0, 0.3, 3.75)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from perdure import ConfigError
-from perdure._tracing.collect.tracer import AsyncWriter, WriterStats
+from perdure.tracing import AsyncWriter, WriterStats
 
 SECONDS = 30
 

@@ -5,9 +5,8 @@ import subprocess
 import pytest
 
 from perdure import ConfigError
-from perdure._io.http.tap import TappedRequest
-from perdure._tracing.collect.entry import RawRequest
-from perdure._tracing.view.curl import to_curl
+from perdure.models import TappedRequest
+from perdure.tracing import RawRequest, to_curl
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": 'it\'s `$HOME` \\ "x" $(id)'}]}
 

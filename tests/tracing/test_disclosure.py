@@ -1,15 +1,13 @@
 from typing import Any
 
 from perdure import Agent, Message, Text, Usage, tool
-from perdure._core.model.protocol import ToolSpec
-from perdure._core.values.event import MessageAdded, ModelRequested
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import tracing
-from perdure._tracing.collect.entry import RequestSnapshot, TraceEntry
-from perdure._tracing.collect.tracer import Tracer
 from perdure._tracing.view.timelines import match_snapshots
-from perdure._tracing.view.trace import Trace, build_trace_entries
-from perdure._tracing.view.tree import TracedTurn
+from perdure._tracing.view.trace import build_trace_entries
+from perdure.events import MessageAdded, ModelRequested
+from perdure.models import ToolSpec
+from perdure.testing import ScriptedModel, call
+from perdure.tools import tracing
+from perdure.tracing import RequestSnapshot, Trace, TracedTurn, TraceEntry, Tracer
 from tests.tracing.sample_traces import START, Script, coding_session
 
 

@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from perdure import Agent, ConfigError, tool
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import loop_watchdog
-from perdure._tracing.collect.watchdog import BlockedLoop, LoopWatchdog, get_code_object, log_blocked_loop
+from perdure._tracing.collect.watchdog import LoopWatchdog, get_code_object, log_blocked_loop
+from perdure.testing import ScriptedModel, call
+from perdure.tracing import BlockedLoop, loop_watchdog
 from tests.doubles import until
 
 REPORTED = threading.Event()

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from perdure._core.values.event import ModelRequested
-from perdure._core.values.message import Citation, Message, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from perdure import Citation, Message, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from perdure._tracing.export.attributes import (
     encode_messages,
     provider_attributes,
@@ -13,6 +12,7 @@ from perdure._tracing.export.attributes import (
     request_attributes,
     usage_attributes,
 )
+from perdure.events import ModelRequested
 
 REQUESTED = ModelRequested(
     1, model="m", provider="openai", settings={"temperature": 0.0, "top_p": None, "stop_sequences": ["a"], "seed": 7}

@@ -8,11 +8,27 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Price, Usage, tool
-from perdure._core.values.event import (
+from perdure import (
+    Agent,
+    ConfigError,
+    Message,
+    Status,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+    tool,
+    user,
+)
+from perdure._tracing.export.attributes import PROVIDERS, SCHEMA_URLS
+from perdure._tracing.view.trace import build_trace_entries
+from perdure.events import (
     Compacted,
     Entry,
     ErrorRaised,
+    Event,
     FailedOver,
     MessageAdded,
     ModelReplied,
@@ -28,12 +44,9 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Message, Status, StopReason, Text, ToolCall, ToolResult, assistant, user
-from perdure._testing.model import ScriptedModel, call
-from perdure._tracing.collect.entry import RawRequest
-from perdure._tracing.export.attributes import PROVIDERS, SCHEMA_URLS
-from perdure._tracing.view.trace import Trace, build_trace_entries
+from perdure.models import Price
+from perdure.testing import ScriptedModel, call
+from perdure.tracing import RawRequest, Trace
 from tests.tracing.sample_traces import START, Script, coding_session
 
 pytestmark = pytest.mark.packages("opentelemetry.exporter")  # the API alone comes with other packages
@@ -120,7 +133,7 @@ def export(receiver):
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    from perdure._tracing.export.otel import OtelWatcher
+    from perdure.tracing import OtelWatcher
 
     class Export:
         def __init__(self):
@@ -369,7 +382,7 @@ def test_a_failed_run_is_marked(export):
 
 
 def test_without_opentelemetry_the_error_says_what_to_install(monkeypatch):
-    from perdure._tracing.export.otel import OtelWatcher
+    from perdure.tracing import OtelWatcher
 
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ConfigError, match=r"perdure\[otel\]"):
@@ -378,7 +391,7 @@ def test_without_opentelemetry_the_error_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("options", [{"content": 1}, {"conventions": "0.9"}])
 def test_options_that_cannot_be_used_are_named(options):
-    from perdure._tracing.export.otel import OtelWatcher
+    from perdure.tracing import OtelWatcher
 
     with pytest.raises(ConfigError, match=next(iter(options))):
         OtelWatcher(**options)

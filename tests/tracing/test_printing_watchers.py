@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from perdure import Agent, ConfigError, log_tool_calls, mirror_text, mirror_tool_calls, tool
-from perdure._core.values.event import (
+from perdure import Agent, ConfigError, ToolResult, tool, user
+from perdure.events import (
     Entry,
     MessageAdded,
     RunEnded,
@@ -15,8 +15,8 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.message import ToolResult, user
-from perdure._testing.model import Reply, ScriptedModel, call, thinking
+from perdure.testing import Reply, ScriptedModel, call, thinking
+from perdure.tracing import log_tool_calls, mirror_text, mirror_tool_calls
 
 
 @tool

@@ -2,20 +2,21 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, SessionNotFound
-from perdure._core.model.protocol import ToolSpec
-from perdure._core.values.event import Custom, Entry, ModelRequested, RunStarted, SessionOpened, ToolProgress, Unknown
-from perdure._core.values.event_class import Event
-from perdure._stores.memory import MemoryStore
-from perdure._tracing.collect.entry import (
+from perdure._tracing.collect.entry import NonEventTraceData, encode_data
+from perdure._tracing.view.trace import build_trace_entries, merge_trace_meta
+from perdure.events import Custom, Entry, Event, ModelRequested, RunStarted, SessionOpened, ToolProgress, Unknown
+from perdure.models import ToolSpec
+from perdure.stores import MemoryStore
+from perdure.tracing import (
     EntriesMissing,
     FirstDelta,
-    NonEventTraceData,
     RawRequest,
     RequestSnapshot,
+    Trace,
     TraceMeta,
-    encode_data,
+    read_trace,
+    trace_session,
 )
-from perdure._tracing.view.trace import Trace, build_trace_entries, merge_trace_meta, read_trace, trace_session
 from tests.tracing.sample_traces import START, coding_session
 
 TRACE = coding_session().live()

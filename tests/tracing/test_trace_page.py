@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from perdure import Image, Text, ToolCall, Usage
-from perdure._core.model.protocol import ToolSpec
-from perdure._core.values.event import ErrorRaised, ModelRequested, RunStarted
-from perdure._core.values.message import Thinking
-from perdure._tracing.collect.entry import RawRequest, RawResponseHead, RawResponseLine, RequestSnapshot
+from perdure import Image, Text, Thinking, ToolCall, Usage
 from perdure._tracing.view import page as trace_page
 from perdure._tracing.view.page import MAX_TEXT_WHEN_LARGE
 from perdure._tracing.view.page_parts import encode_for_script
-from perdure._tracing.view.trace import Trace, build_trace_entries
+from perdure._tracing.view.trace import build_trace_entries
+from perdure.events import ErrorRaised, ModelRequested, RunStarted
+from perdure.models import ToolSpec
+from perdure.tracing import RawRequest, RawResponseHead, RawResponseLine, RequestSnapshot, Trace
 from tests.tracing.sample_traces import START, Script, coding_session, long_session
 from tests.tracing.test_trace_tree_builder import everything
 

@@ -1,11 +1,9 @@
 import pytest
 
 from perdure import Text, ToolCall, Usage
-from perdure._core.values.event import ModelRequested, RunEnded, RunStarted, ToolStarted
-from perdure._tracing.collect.tracer import Tracer
 from perdure._tracing.view.text import cut_line, format_disclosure, format_seconds, format_usage, format_usd
-from perdure._tracing.view.timelines import DisclosureStep
-from perdure._tracing.view.tree import ContextItem
+from perdure.events import ModelRequested, RunEnded, RunStarted, ToolStarted
+from perdure.tracing import ContextItem, DisclosureStep, Tracer
 from tests.tracing.sample_traces import Script, coding_session
 
 

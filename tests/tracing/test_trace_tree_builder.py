@@ -1,14 +1,19 @@
 import msgspec
 import pytest
 
-from perdure import Text, ToolCall, ToolResult, Usage
-from perdure._core.values.event import (
+from perdure import Message, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure._tracing.collect.entry import NonEventTraceData
+from perdure._tracing.view.builder import build_trace_tree
+from perdure._tracing.view.trace import build_trace_entries
+from perdure._tracing.view.tree import NOTICE_LIMIT, PROGRESS_LIMIT, flatten_runs
+from perdure.events import (
     AutoContinued,
     CancelRequested,
     Compacted,
     CompactionStarted,
     EntriesLost,
     ErrorRaised,
+    Event,
     FailedOver,
     GuardrailTripped,
     InboxAdded,
@@ -19,6 +24,8 @@ from perdure._core.values.event import (
     ModelReplied,
     ModelRequested,
     PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
     ReplyDiscarded,
     ReplyFinished,
     RetryScheduled,
@@ -37,21 +44,7 @@ from perdure._core.values.event import (
     ViewChanged,
     WatcherDropped,
 )
-from perdure._core.values.event_class import Event, QuestionAnswered, QuestionAsked
-from perdure._core.values.message import Message, assistant, user
-from perdure._tracing.collect.entry import FirstDelta, NonEventTraceData
-from perdure._tracing.view.builder import build_trace_tree
-from perdure._tracing.view.trace import build_trace_entries
-from perdure._tracing.view.tree import (
-    NOTICE_LIMIT,
-    PROGRESS_LIMIT,
-    ContextItem,
-    TracedRun,
-    TracedToolCall,
-    TracedTurn,
-    TraceNotice,
-    flatten_runs,
-)
+from perdure.tracing import ContextItem, FirstDelta, TracedRun, TracedToolCall, TracedTurn, TraceNotice
 from tests.tracing.sample_traces import PRICES, START, Script, coding_session, long_session
 
 

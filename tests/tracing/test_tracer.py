@@ -7,16 +7,13 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, RateLimited, ToolContext, Usage, failover, retried, tool, user
-from perdure._core.model.protocol import Request, ToolSpec
-from perdure._core.values.event import Entry, ModelRequested, RunEnded, TextDelta, UsageReported
-from perdure._io.http.tap import TappedRequest, tapped
-from perdure._models.registry import openai_compatible
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.extensions import tracing
-from perdure._tracing.collect.entry import (
+from perdure import Agent, ConfigError, RateLimited, ToolContext, Usage, tool, user
+from perdure.events import Entry, ModelRequested, RunEnded, TextDelta, UsageReported
+from perdure.models import Request, TappedRequest, ToolSpec, failover, openai_compatible, retried, tapped
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.tools import tracing
+from perdure.tracing import (
     EntriesMissing,
     FirstDelta,
     RawRequest,
@@ -25,9 +22,10 @@ from perdure._tracing.collect.entry import (
     RequestSnapshot,
     TraceEntry,
     TraceMeta,
+    Tracer,
+    read_trace,
+    trace_session,
 )
-from perdure._tracing.collect.tracer import Tracer
-from perdure._tracing.view.trace import read_trace, trace_session
 from tests.models.canned import CannedTransport
 
 ANSWER = b'data: {"choices":[{"delta":{"content":"Rain."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'

@@ -7,22 +7,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, assert_type
 
 from perdure import (
-    Accepted,
     Agent,
-    Entry,
-    Event,
     Limits,
     Message,
     Outcome,
     Output,
-    PermissionRequest,
     Permissions,
     Retry,
-    Run,
     RunStream,
     Session,
-    Skip,
-    Step,
     Text,
     Tool,
     ToolCall,
@@ -30,33 +23,19 @@ from perdure import (
     ToolOutput,
     ToolResult,
     Usage,
-    Verdict,
-    after,
     allow,
-    any_of,
-    around,
     ask,
-    auto_continue,
-    before,
     deny,
-    failover,
-    gated,
-    max_turns,
-    observed,
-    open_model,
-    react,
-    retried,
-    timed,
     tool,
-    tool_from_schema,
-    truncated,
     user,
-    when_tool_called,
 )
-from perdure._core.model.protocol import Model, Request
 from perdure._core.model.wrappers import CallNext
-from perdure._core.values.event import ModelEvent, ToolFinished
-from perdure._testing.model import ScriptedModel, call
+from perdure.engines import Accepted, Run, Step, any_of, auto_continue, max_turns, react, when_tool_called
+from perdure.events import Entry, Event, ModelEvent, ToolFinished
+from perdure.models import Model, Request, failover, gated, observed, open_model, retried
+from perdure.permissions import PermissionRequest, Verdict
+from perdure.testing import ScriptedModel, call
+from perdure.tools import Skip, after, around, before, timed, tool_from_schema, truncated
 
 
 class Deps:

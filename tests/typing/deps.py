@@ -6,8 +6,7 @@ Each line that is refused carries an ignore, and an ignore that nothing needs is
 
 from typing import Any, assert_type
 
-from perdure import Agent, Outcome, Session, ToolContext, tool
-from perdure._runtime.agent.overrides import Overrides
+from perdure import Agent, Outcome, Overrides, Session, ToolContext, tool
 
 
 class Ship:

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, assert_type
 
-from perdure import Agent, Message, Session, Tool, assistant, tool
-from perdure._context.directives.commands import Command, CommandContext, Rewrite, SessionControls, ShortCircuit
-from perdure._context.directives.mentions import MentionSettings
-from perdure._runtime.agent.class_agent import agent_of, tools_of
-from perdure._tools.tasks.task_list import Task, parse_tasks
-from perdure._tools.tasks.todo import TodoItem, parse_todos
+from perdure import Agent, CommandContext, Message, Session, SessionControls, Tool, agent_of, assistant, tool, tools_of
+from perdure.context import Command, MentionSettings, Rewrite, ShortCircuit
+from perdure.tools import Task, TodoItem, parse_tasks, parse_todos
 
 
 def shout(context: CommandContext) -> Rewrite:

@@ -5,11 +5,8 @@ from typing import Any, TypedDict, assert_type
 
 from msgspec import Struct
 
-from perdure._core.permission.gate import Explanation
-from perdure._core.permission.grants import Grant
-from perdure._core.tools.context import ToolContext
-from perdure._core.tools.tool import tool
-from perdure._people.kinds import (
+from perdure import Grant, Session, ToolContext, tool
+from perdure.people import (
     Choice,
     Confirm,
     CustomSlot,
@@ -20,10 +17,10 @@ from perdure._people.kinds import (
     Picture,
     PlainText,
     Progress,
+    SlotView,
     Table,
 )
-from perdure._people.view import SlotView
-from perdure._runtime.session.session import Session
+from perdure.permissions import Explanation
 
 
 @dataclasses.dataclass

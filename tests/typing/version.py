@@ -1,6 +1,6 @@
 """What type checkers make of the version. Files here are checked by mypy and basedpyright, strictly, and never run."""
 
-from perdure._version import __version__
+from perdure import __version__
 
 
 def version_is_text() -> str:

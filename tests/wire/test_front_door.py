@@ -12,22 +12,25 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent
-from perdure._core.model.protocol import Model, Price, sanitize_reply
-from perdure._core.model.wrappers import retried
-from perdure._core.run.outcome import Outcome
-from perdure._core.values.error import EmptyReply, ModelError
-from perdure._core.values.event import ReplyDiscarded, RetryScheduled
-from perdure._core.values.message import Message, StopReason, Usage, is_empty
-from perdure._io.http.pooled import HttpTransport
+from perdure import Agent, EmptyReply, Message, ModelError, Outcome, StopReason, Usage
+from perdure._core.model.protocol import sanitize_reply
+from perdure._core.values.message import is_empty
 from perdure._models.builder import load_wire
 from perdure._models.catalogue.providers import find_provider
-from perdure._models.endpoint.http_model import HttpModel
-from perdure._models.endpoint.profile import Profile
-from perdure._models.endpoint.throttle import Throttle
 from perdure._models.provider_errors.classify import classify_error
-from perdure._models.registry import open_model, openai_compatible
-from perdure._testing.recorder import Recorder
+from perdure.events import ReplyDiscarded, RetryScheduled
+from perdure.models import (
+    HttpModel,
+    HttpTransport,
+    Model,
+    Price,
+    Profile,
+    Throttle,
+    open_model,
+    openai_compatible,
+    retried,
+)
+from perdure.testing import Recorder
 from tests.seeds import chance
 from tests.wire.recordings import LONG, Exchange, recordings
 from tests.wire.server import Playback, Received, Reply, at_random, json_reply

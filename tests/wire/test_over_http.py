@@ -9,16 +9,10 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.protocol import Request, assemble_reply
-from perdure._core.values.error import ModelError
-from perdure._core.values.event import ModelEvent, ReplyFinished
-from perdure._core.values.message import user
-from perdure._io.http.pooled import HttpTransport
-from perdure._models.endpoint.http_model import HttpModel
-from perdure._models.endpoint.profile import Profile
-from perdure._models.endpoint.throttle import Throttle
-from perdure._models.endpoint.wire import Wire
+from perdure import ModelError, user
 from perdure._models.provider_errors.classify import classify_error
+from perdure.events import ModelEvent, ReplyFinished
+from perdure.models import HttpModel, HttpTransport, Profile, Request, Throttle, Wire, assemble_reply
 from tests.wire.recordings import LONG, Exchange, recordings
 from tests.wire.server import Playback, Reply, at_random
 

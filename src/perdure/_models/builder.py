@@ -35,7 +35,7 @@ DEFAULT_ATTEMPTS = 4
 """Default number of attempts for a request that fails with a retryable error."""
 _DEFAULT_WIRE: WireName = "openai_chat"
 _WIRES: Mapping[WireName, str] = {
-    "openai_chat": "perdure._models.wires.openai_chat",
+    "openai_chat": "perdure.models",
     "openai_responses": "perdure._models.wires.openai_responses",
     "anthropic": "perdure._models.wires.anthropic",
     "gemini": "perdure._models.wires.gemini",

@@ -5,7 +5,7 @@
 - `open_store("sqlite:~/.perdure/sessions.db")`: one file for all, which several processes may share.
 - `open_store("postgresql://user:password@host/database")`: a database, which several machines may share.
 - `SessionDocumentStore(documents)`: three functions of your own, which load, save and delete one document per session.
-- `open_store(MyStore())`: any object that fulfils the contract, which `perdure._testing.store_contract.suite.check_store` tests.
+- `open_store(MyStore())`: any object that fulfils the contract, which `perdure.testing.check_store` tests.
 
 Stores can be wrapped: `namespaced` makes a part of a store a store, `derive_subagent_session` gives a subagent its
 place in its parent's store, and `listened` calls a function for each entry.
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["SessionDocumentStore", "derive_subagent_session", "listened", "namespaced", "open_store"]
 
 _HOMES = {
-    "SessionDocumentStore": "perdure._stores.documents",
-    "derive_subagent_session": "perdure._stores.wrappers.namespace",
-    "listened": "perdure._stores.wrappers.listened",
-    "namespaced": "perdure._stores.wrappers.namespace",
+    "SessionDocumentStore": "perdure.stores",
+    "derive_subagent_session": "perdure.stores",
+    "listened": "perdure.stores",
+    "namespaced": "perdure.stores",
 }
 _KNOWN = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
 

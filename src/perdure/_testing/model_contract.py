@@ -217,7 +217,7 @@ async def _next_event(stream: AsyncIterator[ModelEvent]) -> ModelEvent | None:
         ) from error
     _expect(
         isinstance(event, _EVENTS),
-        f"the stream yielded {event!r}: yield the events of perdure._core.values.event.ModelEvent",
+        f"the stream yielded {event!r}: yield the events of perdure.events.ModelEvent",
     )
     return cast("ModelEvent", event)
 

@@ -3,7 +3,7 @@
 Any test can call `check_replay`. As a pytest plugin, this module provides a fixture that does the same; enable it in a
 `conftest.py`:
 
-    pytest_plugins = ["perdure._testing.replay"]
+    pytest_plugins = ["perdure.testing"]
 """
 
 import os

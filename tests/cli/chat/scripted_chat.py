@@ -10,11 +10,10 @@ import json
 import os
 from pathlib import Path
 
+from perdure import Usage
 from perdure._cli.main import main
-from perdure._core.model.protocol import ModelInfo, Price
-from perdure._core.values.event import ReplyFinished, TextDelta, ToolCallDelta
-from perdure._core.values.message import Usage
-from perdure._models.registry import register
+from perdure.events import ReplyFinished, TextDelta, ToolCallDelta
+from perdure.models import ModelInfo, Price, register
 
 POLL_SECONDS = 0.02
 

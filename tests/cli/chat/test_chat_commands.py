@@ -5,20 +5,17 @@ from typing import Any, cast
 
 import pytest
 
-from perdure import Agent, Command, Permissions, Skill, Skills, Verdict, allow, ask, tool
+from perdure import Agent, ConfigError, Overrides, Permissions, Usage, UsageError, allow, ask, tool, user
 from perdure._cli.chat import commands as chat_commands
 from perdure._cli.chat.commands import COMMANDS, ChatCommands
 from perdure._cli.run.options import AgentOptions
 from perdure._cli.sessions.choice import get_project_path, shorten_id
-from perdure._context.history.compaction import Compaction
-from perdure._context.role import Role
-from perdure._core.values.error import ConfigError, UsageError
-from perdure._core.values.event import ReplyFinished, TextDelta
-from perdure._core.values.message import Usage, user
-from perdure._runtime.agent.overrides import Overrides
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.files.history import RestoredFile
+from perdure.context import Command, Compaction, Role, Skill, Skills
+from perdure.events import ReplyFinished, TextDelta
+from perdure.permissions import Verdict
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call
+from perdure.tools import RestoredFile
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,16 @@ import asyncio
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, ConfigError, Message, Outcome, ShuttingDown, StopReason, Text, ToolCall, assistant, user
 from perdure._cli.chat.conversation import ChatConversation, keep_partial_reply
 from perdure._cli.run.assembly import AgentParts
 from perdure._cli.run.model import ModelChoice
 from perdure._cli.run.options import METADATA, AgentOptions, RunCommandOptions
 from perdure._cli.terminal.screen import CUT_OFF
-from perdure._core.run.outcome import Outcome
-from perdure._core.values.error import ConfigError, ShuttingDown
-from perdure._core.values.event import MessageAdded, ReplyFinished, RunEnded, RunStarted, TextDelta
-from perdure._core.values.event_class import Event, QuestionAsked
-from perdure._core.values.message import Message, StopReason, Text, ToolCall, assistant, user
-from perdure._runtime.shutdown import Shutdown
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, pause
+from perdure.background import Shutdown
+from perdure.events import Event, MessageAdded, QuestionAsked, ReplyFinished, RunEnded, RunStarted, TextDelta
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call, pause
 from tests.doubles import SECONDS, Held, crashed, kind, rounds
 
 ASKED = QuestionAsked("q", "slot")

@@ -12,21 +12,17 @@ from typing import Any
 import pyte
 import pytest
 
-from perdure import Agent, Skill, Skills, ToolContext, allow, tool
+from perdure import Agent, ConfigError, Extension, Session, Text, ToolContext, Usage, allow, assistant, tool, user
 from perdure._cli.run.assembly import AgentParts
 from perdure._cli.run.model import ModelChoice
 from perdure._cli.run.options import AgentOptions, RunCommandOptions
 from perdure._cli.run.project import build_coding_extension
 from perdure._cli.terminal.input import LineReader
 from perdure._cli.terminal.signals import SignalHandler
-from perdure._context.role import Role
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import MessageAdded, ReplyFinished, RunStarted, TextDelta
-from perdure._core.values.message import Text, Usage, assistant, user
-from perdure._runtime.agent.extension import Extension
-from perdure._runtime.session.session import Session
-from perdure._stores import open_store
-from perdure._testing.model import ScriptedModel, call, pause
+from perdure.context import Role, Skill, Skills
+from perdure.events import MessageAdded, ReplyFinished, RunStarted, TextDelta
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call, pause
 from tests.doubles import Held, crashed, until
 
 pytestmark = pytest.mark.packages("prompt_toolkit", "rich")

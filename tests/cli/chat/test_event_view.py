@@ -5,16 +5,21 @@ from collections.abc import Sequence
 
 import pytest
 
+from perdure import Message, Status, Text, ToolCall, ToolResult, assistant, user
 from perdure._cli.chat.view import WindowScreen
 from perdure._cli.terminal.screen import CUT_OFF, MAX_CALLS
-from perdure._core.values.event import (
+from perdure.events import (
     ErrorRaised,
+    Event,
     MessageAdded,
     ModelRequested,
+    QuestionAsked,
     ReplyDiscarded,
     RetryScheduled,
     RunEnded,
     RunWaiting,
+    SlotOpened,
+    SlotUpdated,
     TextDelta,
     ThinkingDelta,
     ToolFinished,
@@ -22,8 +27,6 @@ from perdure._core.values.event import (
     ToolStarted,
     TurnEnded,
 )
-from perdure._core.values.event_class import Event, QuestionAsked, SlotOpened, SlotUpdated
-from perdure._core.values.message import Message, Status, Text, ToolCall, ToolResult, assistant, user
 
 pytestmark = pytest.mark.packages("rich")
 

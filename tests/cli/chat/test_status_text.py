@@ -2,6 +2,7 @@
 
 import pytest
 
+from perdure import SessionUsage, Usage
 from perdure._cli.chat.rows import (
     format_cost,
     format_status,
@@ -9,8 +10,6 @@ from perdure._cli.chat.rows import (
     format_usage_briefly,
     shorten_count,
 )
-from perdure._core.values.message import Usage
-from perdure._runtime.session.report import SessionUsage
 
 USED = SessionUsage(usage=Usage(12_345, 678, cache_read_tokens=6_000), turns=3, cost_usd=0.0123)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from perdure import Status, Text, ToolResult
 from perdure._cli.chat.rows import build_card, cut_row, describe_call
-from perdure._core.values.message import Status, Text, ToolResult
 
 
 @pytest.mark.parametrize(

@@ -5,25 +5,10 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    Extension,
-    Limits,
-    Middleware,
-    Outcome,
-    ProviderDown,
-    Run,
-    ToolContext,
-    Usage,
-    react,
-    tool,
-    user,
-)
-from perdure._core.run.loop import run_turn
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure import Agent, Extension, Limits, Middleware, Outcome, ProviderDown, ToolContext, Usage, tool, user
+from perdure.engines import Run, react, run_turn
 from perdure.events import Custom, RunStarted, ToolProgress
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS, Held

@@ -2,28 +2,12 @@
 
 import time
 
-from perdure import (
-    Agent,
-    BufferMemory,
-    Compaction,
-    CompositeMemory,
-    LongTermMemory,
-    Text,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-    Usage,
-    VectorMemory,
-    WindowMemory,
-    assistant,
-    tool,
-    tool_message,
-    user,
-)
-from perdure._core.run.spec import HistoryProcessor
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._tools.extensions import memory as memory_extension
+from perdure import Agent, Text, ToolCall, ToolContext, ToolResult, Usage, assistant, tool, tool_message, user
+from perdure.context import BufferMemory, Compaction, CompositeMemory, LongTermMemory, VectorMemory, WindowMemory
+from perdure.engines import HistoryProcessor
 from perdure.events import MessageAdded, RunStarted
+from perdure.testing import Reply, ScriptedModel, call
+from perdure.tools import memory as memory_extension
 from tests.coming_from.outcomes import present
 from tests.coming_from.shows import shows
 from tests.memory.embedders import WordEmbedder

@@ -1,9 +1,9 @@
 """Middleware around runs, steps and tools, as AgentLIB's reference describes `Middleware` and its context."""
 
-from perdure import Agent, Middleware, MiddlewareFailed, ToolContext, after, before, tool
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure import Agent, Middleware, MiddlewareFailed, ToolContext, tool
 from perdure.events import RunStarted
+from perdure.testing import Recorder, ScriptedModel, call
+from perdure.tools import after, before
 from tests.coming_from.outcomes import results_of
 from tests.coming_from.shows import shows
 

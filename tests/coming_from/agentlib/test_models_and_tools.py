@@ -7,8 +7,6 @@ from perdure import (
     Agent,
     Image,
     Message,
-    ModelInfo,
-    Request,
     Status,
     Text,
     Thinking,
@@ -18,17 +16,13 @@ from perdure import (
     ToolResult,
     Usage,
     assistant,
-    open_model,
     tool,
-    tool_from_schema,
     user,
 )
-from perdure._core.model.protocol import assemble_reply
-from perdure._io.http.tap import tapped
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._testing.model_contract import check_model
-from perdure._testing.recorder import Recorder
 from perdure.events import MessageAdded, ReplyFinished, TextDelta, ToolCallDelta
+from perdure.models import ModelInfo, Request, assemble_reply, open_model, tapped
+from perdure.testing import Recorder, Reply, ScriptedModel, call, check_model
+from perdure.tools import tool_from_schema
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedResponse, CannedTransport

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Limits, Outcome, Price, Request, Run, Usage, react, tool, user
-from perdure._core.run.loop import handle_tool_calls, run_turn
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls
+from perdure import Agent, Budget, Limits, Outcome, Usage, tool, user
+from perdure.engines import Run, handle_tool_calls, react, run_turn
+from perdure.models import Price, Request
+from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS, Held, until

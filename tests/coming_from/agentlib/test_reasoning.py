@@ -4,11 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, Outcome, Request, Run, Status, ToolError, react, register_engine, tool, user
-from perdure._core.model.protocol import assemble_reply
-from perdure._core.run.loop import run_turn
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure import Agent, Limits, Outcome, Status, ToolError, tool, user
+from perdure.engines import Run, react, register_engine, run_turn
 from perdure.events import (
     AnswerReviewed,
     Custom,
@@ -21,6 +18,8 @@ from perdure.events import (
     ToolFinished,
     ToolStarted,
 )
+from perdure.models import Request, assemble_reply
+from perdure.testing import Recorder, Reply, ScriptedModel, call
 from tests.coming_from.outcomes import present
 from tests.coming_from.shows import shows
 from tests.engines.roles import World, last_question, play

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure import open_store
+from perdure.stores import open_store
 
 
 @pytest.fixture

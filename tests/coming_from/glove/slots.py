@@ -3,7 +3,7 @@
 from contextlib import aclosing
 
 from perdure import Session
-from perdure._people.view import SlotView
+from perdure.people import SlotView
 
 
 async def wait_for_slots(session: Session, count: int) -> list[SlotView]:

@@ -10,39 +10,37 @@ from msgspec import Struct
 
 from perdure import (
     Agent,
-    Command,
-    Compaction,
+    BadConfig,
     Extension,
     Image,
     Limits,
     Permissions,
-    Rewrite,
     Session,
-    ShortCircuit,
-    Skill,
-    Skills,
     Status,
     Text,
     ToolContext,
     ToolError,
     ToolOutput,
     allow,
-    allow_all,
     deny,
-    later,
     load_config,
-    subagent,
     tool,
-    tool_from_schema,
 )
-from perdure._config.error import BadConfig
-from perdure._context.history.long_results import summarize_old_results
-from perdure._context.skills.loading import load_skills_from
-from perdure._people.kinds import Confirm, PlainText
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.context import (
+    Command,
+    Compaction,
+    Rewrite,
+    ShortCircuit,
+    Skill,
+    Skills,
+    load_skills_from,
+    summarize_old_results,
+)
 from perdure.events import Compacted, ViewChanged
+from perdure.people import Confirm, PlainText
+from perdure.permissions import allow_all, later
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
+from perdure.tools import subagent, tool_from_schema
 from tests.coming_from.glove.slots import wait_for_slots
 from tests.coming_from.outcomes import results_of
 from tests.coming_from.shows import shows

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Askable, Command, ConfigError, NotAnswered, ShortCircuit, Showable, ToolContext, tool
-from perdure._people.kinds import Confirm, PlainText, Table
-from perdure._people.view import SlotView
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
+from perdure import Agent, ConfigError, NotAnswered, ToolContext, tool
+from perdure.context import Command, ShortCircuit
 from perdure.events import QuestionAsked, SlotOpened
+from perdure.people import Askable, Confirm, PlainText, Showable, SlotView, Table
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 from tests.coming_from.glove.slots import wait_for_slots
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows

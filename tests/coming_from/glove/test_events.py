@@ -2,27 +2,11 @@
 
 import asyncio
 
-from perdure import (
-    Agent,
-    Command,
+from perdure import Agent, Settings, StopReason, Usage, tool
+from perdure.context import Command, Rewrite, Skill, Skills
+from perdure.events import (
     Entry,
     Event,
-    ModelInfo,
-    Request,
-    Rewrite,
-    Settings,
-    Skill,
-    Skills,
-    StopReason,
-    Usage,
-    subagent,
-    tool,
-)
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._testing.model_contract import check_model
-from perdure._testing.recorder import Recorder
-from perdure.events import (
     HookInvoked,
     MessageAdded,
     ReplyFinished,
@@ -35,6 +19,9 @@ from perdure.events import (
     ToolStarted,
     UsageReported,
 )
+from perdure.models import ModelInfo, Request
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, check_model
+from perdure.tools import subagent
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 

@@ -8,14 +8,11 @@ import pytest
 
 from perdure import (
     Agent,
-    Compaction,
     ContextOverflow,
     Extension,
     Limits,
     Message,
-    ModelInfo,
     Outcome,
-    Run,
     Status,
     Text,
     ToolCall,
@@ -23,18 +20,17 @@ from perdure import (
     ToolResult,
     Usage,
     assistant,
-    react,
     tool,
     tool_message,
     user,
 )
-from perdure._context.history.compaction import FRACTION_BEFORE_TOOLS
-from perdure._core.log.fold import State
-from perdure._core.run.loop import run_turn
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._testing.recorder import Recorder
-from perdure._tools.tasks.task_list import StatedTask, Task, task_tools, update_tasks
+from perdure._tools.tasks.task_list import StatedTask
+from perdure.context import FRACTION_BEFORE_TOOLS, Compaction
+from perdure.engines import Run, State, react, run_turn
 from perdure.events import Compacted, CompactionStarted, ToolFinished, ToolStarted, TurnEnded
+from perdure.models import ModelInfo
+from perdure.testing import Recorder, Reply, ScriptedModel, call
+from perdure.tools import Task, task_tools, update_tasks
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS, Held

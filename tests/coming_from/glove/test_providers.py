@@ -6,22 +6,9 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    AuthFailed,
-    ConfigError,
-    Limits,
-    ProviderDown,
-    ReplyCutOff,
-    Settings,
-    Thinking,
-    open_model,
-    tool,
-)
-from perdure._io.http.pooled import HttpTransport
-from perdure._io.http.transport import Deadlines
+from perdure import Agent, AuthFailed, ConfigError, Limits, ProviderDown, ReplyCutOff, Settings, Thinking, tool
 from perdure._models.catalogue.providers import PROVIDERS
-from perdure._models.registry import list_provider_statuses, openai_compatible, providers
+from perdure.models import Deadlines, HttpTransport, list_provider_statuses, open_model, openai_compatible, providers
 from tests.coming_from.outcomes import present
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedResponse, CannedTransport

@@ -6,7 +6,6 @@ from typing import Any
 from perdure import (
     Agent,
     Document,
-    Grants,
     Image,
     Permissions,
     Status,
@@ -16,23 +15,17 @@ from perdure import (
     ToolContext,
     ToolError,
     ToolOutput,
-    Verdict,
     Video,
     ask,
     deny,
-    open_model,
     tool,
     user,
 )
-from perdure._core.permission.request import PermissionRequest
-from perdure._stores.documents import SessionDocumentStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.wrappers.namespace import derive_subagent_session
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call
-from perdure._testing.recorder import Recorder
-from perdure._testing.store_contract.suite import check_store
 from perdure.events import MessageAdded, PermissionDecided
+from perdure.models import open_model
+from perdure.permissions import Grants, PermissionRequest, Verdict
+from perdure.stores import MemoryStore, SessionDocumentStore, derive_subagent_session
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, check_store
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport

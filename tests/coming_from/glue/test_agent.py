@@ -4,30 +4,14 @@ import asyncio
 
 import pytest
 
-from perdure import (
-    Agent,
-    Compaction,
-    Extension,
-    Limits,
-    Price,
-    Project,
-    Role,
-    Settings,
-    Skill,
-    Skills,
-    UnsupportedByStore,
-    Verdict,
-    after,
-    before,
-    keep_recent,
-    load_roles,
-    load_skills,
-    tool,
-)
-from perdure._context.skills.trust import Trust
+from perdure import Agent, Extension, Limits, Settings, tool
 from perdure._models import registry
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
+from perdure.context import Compaction, Project, Role, Skill, Skills, Trust, keep_recent, load_roles, load_skills
+from perdure.models import Price
+from perdure.permissions import Verdict
+from perdure.stores import UnsupportedByStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.tools import after, before
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 
@@ -230,7 +214,7 @@ async def test_a_role_is_that_of_the_run_else_of_the_session_else_of_the_agent_a
 @shows("glue", "AgentOptions.Permission")
 async def test_one_decision_is_asked_for_all_calls_of_a_reply_and_can_be_remembered():
     from perdure import Permissions, allow
-    from perdure._testing.model import calls
+    from perdure.testing import calls
 
     asked = []
 
@@ -288,8 +272,9 @@ async def test_a_conversation_above_a_number_of_messages_is_shortened_for_the_mo
 
 @shows("glue", "AgentOptions.CompactionThreshold")
 async def test_without_a_number_of_messages_measured_tokens_are_compared_with_the_context_window():
-    from perdure import ModelInfo, Usage
-    from perdure._testing.model import Reply
+    from perdure import Usage
+    from perdure.models import ModelInfo
+    from perdure.testing import Reply
 
     model = ScriptedModel(
         Reply("A long answer. " * 60, usage=Usage(90_000, 10)), "A summary.", Reply("Short.", usage=Usage(200, 10))

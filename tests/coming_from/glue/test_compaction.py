@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from perdure import Agent, Compaction, Message, ModelInfo, Request, Run, Usage, keep_recent, tool, user
+from perdure import Agent, Message, Usage, tool, user
 from perdure._context.history.strategies import SNAPSHOT_INSTRUCTIONS
-from perdure._testing.model import Reply, ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.context import Compaction, keep_recent
+from perdure.engines import Run
 from perdure.events import Compacted, ErrorRaised
+from perdure.models import ModelInfo, Request
+from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 
 LONG = "A rather long answer about the weather. " * 40

@@ -2,9 +2,8 @@
 
 import asyncio
 
-from perdure import Agent, Run, ToolCall, react, tool
-from perdure._testing.model import Reply, ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure import Agent, ToolCall, tool
+from perdure.engines import Run, react
 from perdure.events import (
     Custom,
     ErrorRaised,
@@ -19,6 +18,7 @@ from perdure.events import (
     TurnEnded,
     TurnStarted,
 )
+from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

@@ -5,18 +5,33 @@ import subprocess
 
 import pytest
 
-from perdure import Agent, ConfigError, ToolError, allow_all
-from perdure._testing.model import ScriptedModel
-from perdure._tools.extensions import coding
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.files.tools import edit_tool, list_tool, read_tool, write_tool
-from perdure._tools.git.local import LocalGit
-from perdure._tools.git.tools import git_read_tools
-from perdure._tools.search.local import LocalSearch
-from perdure._tools.search.tools import glob_tool, grep_tool
-from perdure._tools.shell.backend import CapturedStream, Confinement, JobOutput, ShellCommand, ShellResult
-from perdure._tools.shell.local import CommandLimits, LocalShell
-from perdure._tools.shell.tools import exec_tool, shell_tools
+from perdure import Agent, ConfigError, ToolError
+from perdure.hosts import (
+    CapturedStream,
+    Confinement,
+    JobOutput,
+    LocalFiles,
+    LocalSearch,
+    LocalShell,
+    ShellCommand,
+    ShellResult,
+)
+from perdure.permissions import allow_all
+from perdure.testing import ScriptedModel
+from perdure.tools import (
+    CommandLimits,
+    LocalGit,
+    coding,
+    edit_tool,
+    exec_tool,
+    git_read_tools,
+    glob_tool,
+    grep_tool,
+    list_tool,
+    read_tool,
+    shell_tools,
+    write_tool,
+)
 from tests.coming_from.shows import shows
 
 

@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
-from perdure import Agent, Limits, Request, Run, Settings, Skip, after, allow_all, assistant, before, react, tool, user
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure import Agent, Limits, Settings, assistant, tool, user
+from perdure.engines import Run, react
 from perdure.events import Custom, RunStarted, ToolFinished, ToolStarted
+from perdure.models import Request
+from perdure.permissions import allow_all
+from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure.tools import Skip, after, before
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from perdure import Agent, McpServers, Permissions, allow
-from perdure._core.values.message import Status
-from perdure._testing.model import ScriptedModel, call
+from perdure import Agent, Permissions, Status, allow
+from perdure.mcp import McpServers
+from perdure.testing import ScriptedModel, call
 from tests.coming_from.shows import shows
 from tests.mcp.servers import read_lines, scripted
 

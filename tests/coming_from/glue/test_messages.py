@@ -17,15 +17,13 @@ from perdure import (
     Usage,
     Video,
     assistant,
-    open_model,
     tool,
     user,
 )
 from perdure._core.values.message import Part
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls, pause
-from perdure._testing.recorder import Recorder
 from perdure.events import ReplyDiscarded, TextDelta
+from perdure.models import open_model
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 from tests.models.canned import CannedTransport

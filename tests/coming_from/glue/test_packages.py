@@ -10,13 +10,14 @@ import time
 import click.testing
 import pytest
 
-from perdure import Agent, ConfigError, ModelInfo, Prompts, open_model
+from perdure import Agent, ConfigError
 from perdure._cli.main import root_command
 from perdure._models import registry
-from perdure._models.registry import list_provider_statuses, openai_compatible, register
-from perdure._testing.model import ScriptedModel, call
-from perdure._tools.basic import basic_tools
+from perdure.context import Prompts
 from perdure.events import ReplyFinished, TextDelta
+from perdure.models import ModelInfo, list_provider_statuses, open_model, openai_compatible, register
+from perdure.testing import ScriptedModel, call
+from perdure.tools import basic_tools
 from tests.coming_from.shows import shows
 from tests.docs.pages import ROOT
 from tests.models.canned import CannedTransport

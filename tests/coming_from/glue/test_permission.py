@@ -2,22 +2,10 @@
 
 import pytest
 
-from perdure import (
-    Agent,
-    Grants,
-    PermissionRequest,
-    Permissions,
-    ToolCall,
-    Verdict,
-    allow,
-    allow_all,
-    before,
-    deny,
-    deny_all,
-    tool,
-)
-from perdure._people.grants import GrantFile
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, Permissions, ToolCall, allow, deny, tool
+from perdure.permissions import GrantFile, Grants, PermissionRequest, Verdict, allow_all, deny_all
+from perdure.testing import ScriptedModel, call, calls
+from perdure.tools import before
 from tests.coming_from.shows import shows
 
 

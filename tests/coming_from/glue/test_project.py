@@ -4,12 +4,11 @@ import asyncio
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Project, Role, Skill, load_roles, load_skills, tool
-from perdure._context.skills.loading import load_skills_from
+from perdure import Agent, ConfigError, Limits, tool
 from perdure._models import registry
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.context import Project, Role, Skill, load_roles, load_skills, load_skills_from
 from perdure.events import SubagentFinished, SubagentStarted, ToolFinished
+from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

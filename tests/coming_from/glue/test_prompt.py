@@ -6,23 +6,13 @@ import json
 import msgspec
 import pytest
 
-from perdure import (
-    Agent,
-    Limits,
-    Message,
-    Price,
-    Settings,
-    allow_all,
-    deny_all,
-    mirror_text,
-    mirror_tool_calls,
-    open_model,
-    tool,
-)
+from perdure import Agent, Limits, Message, Settings, tool
 from perdure._models import registry
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
 from perdure.events import RunEnded, RunStarted, TextDelta, WatcherDropped
+from perdure.models import Price, open_model
+from perdure.permissions import allow_all, deny_all
+from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure.tracing import mirror_text, mirror_tool_calls
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport
 

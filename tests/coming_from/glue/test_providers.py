@@ -9,23 +9,19 @@ from perdure import (
     AllModelsFailed,
     Message,
     ModelError,
-    ModelInfo,
     RateLimited,
-    Request,
     Settings,
     StopReason,
     Text,
     Thinking,
     ToolCall,
     Usage,
-    failover,
     tool,
     user,
 )
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.model_contract import check_model
-from perdure._testing.recorder import Recorder
 from perdure.events import FailedOver, ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.models import ModelInfo, Request, failover
+from perdure.testing import Recorder, ScriptedModel, call, check_model
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

@@ -5,28 +5,22 @@ import asyncio
 import msgspec
 import pytest
 
-from perdure import (
-    Agent,
-    ConfigError,
+from perdure import Agent, ConfigError, InvalidOutput, Output, SessionBusy, UsageError, tool
+from perdure._core.log.codec import VERSION
+from perdure.context import Skill, Skills
+from perdure.engines import fold_entries
+from perdure.events import RunEnded, RunStarted, TextDelta
+from perdure.stores import (
     EntryTooNew,
-    InvalidOutput,
-    Output,
-    SessionBusy,
-    Skill,
-    Skills,
-    UsageError,
+    MemoryStore,
+    decode_entry,
+    encode_entry,
     export_session,
     import_session,
-    tool,
+    open_store,
 )
-from perdure._core.log.codec import VERSION, decode_entry, encode_entry
-from perdure._core.log.fold import fold_entries
-from perdure._stores import open_store
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call, pause
-from perdure._tools.tasks.task_list import task_tools
-from perdure.events import RunEnded, RunStarted, TextDelta
+from perdure.testing import FakeClock, ScriptedModel, call, pause
+from perdure.tools import task_tools
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

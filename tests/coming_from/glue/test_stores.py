@@ -4,16 +4,21 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Entry, Fenced, Hit, UnsupportedByStore, open_store, tool
-from perdure._core.log.fold import fold_entries
-from perdure._core.log.store import SearchableStore
-from perdure._stores.documents import SessionDocumentStore
-from perdure._stores.file.store import FileStore
-from perdure._stores.memory import MemoryStore
-from perdure._stores.sqlite.store import SqliteStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure.events import Custom
+from perdure import Agent, ConfigError, tool
+from perdure.engines import fold_entries
+from perdure.events import Custom, Entry
+from perdure.stores import (
+    Fenced,
+    FileStore,
+    Hit,
+    MemoryStore,
+    SearchableStore,
+    SessionDocumentStore,
+    SqliteStore,
+    UnsupportedByStore,
+    open_store,
+)
+from perdure.testing import FakeClock, ScriptedModel, call
 from tests.coming_from.shows import shows
 
 

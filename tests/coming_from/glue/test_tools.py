@@ -5,29 +5,11 @@ import json
 import msgspec
 import pytest
 
-from perdure import (
-    Agent,
-    Image,
-    Settings,
-    Skip,
-    Status,
-    Text,
-    ToolCall,
-    ToolContext,
-    ToolError,
-    ToolOutput,
-    ToolResult,
-    after,
-    around,
-    before,
-    tool,
-    tool_from_schema,
-)
-from perdure._core.model.protocol import ToolSpec
-from perdure._models.registry import openai_compatible
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure import Agent, Image, Settings, Status, Text, ToolCall, ToolContext, ToolError, ToolOutput, ToolResult, tool
 from perdure.events import ToolFinished
+from perdure.models import ToolSpec, openai_compatible
+from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure.tools import Skip, after, around, before, tool_from_schema
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport
 
@@ -191,7 +173,7 @@ async def test_what_a_tool_says_about_permission_is_in_the_request_and_not_in_wh
     asked: list[tuple[object, ...]] = []
 
     async def gate(requests):
-        from perdure import Verdict
+        from perdure.permissions import Verdict
 
         asked.extend((each.tool, each.required, each.action, each.target) for each in requests)
         return [Verdict(allow=True) for _ in requests]

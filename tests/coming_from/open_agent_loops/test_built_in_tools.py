@@ -2,28 +2,54 @@
 
 import pytest
 
-from perdure import Agent, allow_all
-from perdure._core.permission.targets.path import PathTarget
-from perdure._io.files.jail import FileContent, FolderEntry, compute_digest
-from perdure._testing.browser import ScriptedBrowser, ScriptedPage
-from perdure._testing.files import MemoryFiles
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.shell import ScriptedShell
-from perdure._testing.web import ScriptedWeb
-from perdure._tools.browser.backend import BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure._tools.browser.page_text import format_browser_element, format_browser_snapshot
-from perdure._tools.browser.tools import browser_tools
-from perdure._tools.files.edits import TextEdit, apply_edit
-from perdure._tools.files.local import LocalFiles
-from perdure._tools.files.tools import edit_tool, format_page, read_tool, write_tool
-from perdure._tools.search.backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
-from perdure._tools.search.local import LocalSearch
-from perdure._tools.search.tools import format_matches, glob_tool, grep_tool
-from perdure._tools.shell.backend import CapturedStream, Confinement, ShellCommand, ShellResult
-from perdure._tools.shell.local import LocalShell
-from perdure._tools.shell.tools import build_output, code_execution_tool, shell_tools
-from perdure._tools.web.backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
-from perdure._tools.web.tools import format_fetched_page, format_search_results, web_fetch_tool, web_search_tool
+from perdure import Agent
+from perdure._io.files.jail import compute_digest
+from perdure._tools.files.edits import apply_edit
+from perdure.hosts import (
+    BrowserElement,
+    BrowserFrame,
+    BrowserSnapshot,
+    CapturedStream,
+    Confinement,
+    FileContent,
+    FolderEntry,
+    GlobQuery,
+    GlobResult,
+    LocalFiles,
+    LocalSearch,
+    LocalShell,
+    SearchMatch,
+    SearchQuery,
+    SearchResult,
+    ShellCommand,
+    ShellResult,
+    WebFetchRequest,
+    WebFetchResult,
+    WebSearchQuery,
+    WebSearchResult,
+)
+from perdure.permissions import PathTarget, allow_all
+from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, ScriptedShell, ScriptedWeb, call
+from perdure.tools import (
+    TextEdit,
+    browser_tools,
+    build_output,
+    code_execution_tool,
+    edit_tool,
+    format_browser_element,
+    format_browser_snapshot,
+    format_fetched_page,
+    format_matches,
+    format_page,
+    format_search_results,
+    glob_tool,
+    grep_tool,
+    read_tool,
+    shell_tools,
+    web_fetch_tool,
+    web_search_tool,
+    write_tool,
+)
 from tests.coming_from.shows import shows
 
 

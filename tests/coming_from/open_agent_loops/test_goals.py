@@ -3,11 +3,11 @@
 import asyncio
 import json
 
-from perdure import Agent, Evidence, Grade, open_store, until
-from perdure._testing.model import ScriptedModel, call
-from perdure._work.goals.until import read_grades
-from perdure._work.judging.graders.grader import Grader, grade_evidence
-from perdure._work.judging.graders.model import model_grader
+from perdure import Agent
+from perdure.engines import read_grades, until
+from perdure.evals import Evidence, Grade, Grader, grade_evidence, model_grader
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
 from tests.coming_from.shows import shows
 from tests.grading.failures import failure_of
 

@@ -6,38 +6,12 @@ import base64
 import msgspec
 import pytest
 
-from perdure import (
-    Agent,
-    Entry,
-    Grant,
-    Grants,
-    PermissionRequest,
-    Permissions,
-    Request,
-    ToolContext,
-    ToolOutput,
-    Verdict,
-    allow,
-    ask,
-    deny,
-    gated,
-    later,
-    observed,
-    open_store,
-    tool,
-    user,
-)
-from perdure._core.values.error import Conflict, Fenced
-from perdure._core.values.event import Scope
-from perdure._credentials.credentialed import credentialed
-from perdure._credentials.vault import MemoryVault
-from perdure._people.grants import GrantFile
-from perdure._stores.memory import MemoryStore
-from perdure._stores.wrappers.listened import listened
-from perdure._stores.wrappers.namespace import namespaced
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
-from perdure.events import Custom, ReplyFinished, TextDelta, ToolProgress
+from perdure import Agent, Grant, Permissions, ToolContext, ToolOutput, allow, ask, deny, tool, user
+from perdure.events import Custom, Entry, ReplyFinished, TextDelta, ToolProgress
+from perdure.models import Request, gated, observed
+from perdure.permissions import GrantFile, Grants, MemoryVault, PermissionRequest, Scope, Verdict, credentialed, later
+from perdure.stores import Conflict, Fenced, MemoryStore, listened, namespaced, open_store
+from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

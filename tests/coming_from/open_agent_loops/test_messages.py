@@ -10,7 +10,6 @@ from perdure import (
     Agent,
     Audio,
     Document,
-    Entry,
     Image,
     Message,
     ProviderDown,
@@ -22,17 +21,13 @@ from perdure import (
     ToolOutput,
     ToolResult,
     assistant,
-    open_model,
-    retried,
     tool,
     tool_message,
     user,
 )
-from perdure._core.values.event import EVENTS
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls, pause
-from perdure._testing.recorder import Recorder
 from perdure.events import (
+    EVENTS,
+    Entry,
     Event,
     MessageAdded,
     ReplyDiscarded,
@@ -43,6 +38,8 @@ from perdure.events import (
     ToolCallDelta,
     WatcherDropped,
 )
+from perdure.models import open_model, retried
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS, rounds
 from tests.models.canned import CannedTransport

@@ -9,37 +9,31 @@ import pytest
 from perdure import (
     Agent,
     ConfigError,
-    ModelInfo,
-    Request,
+    Invalid,
     Settings,
-    Step,
     StopReason,
     Tool,
     Toolbox,
     ToolContext,
     ToolOutput,
     Usage,
-    all_of,
-    any_of,
-    max_turns,
-    none_of,
-    open_model,
     tool,
     user,
-    when_tool_called,
 )
-from perdure._core.model.protocol import ToolSpec
-from perdure._core.schema.problems import Invalid
-from perdure._models.registry import openai_compatible
-from perdure._models.wires.openai_chat.settings import (
+from perdure.engines import Step, all_of, any_of, max_turns, none_of, when_tool_called
+from perdure.events import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, ToolProgress
+from perdure.models import (
+    ModelInfo,
     ReasoningProfile,
+    Request,
+    ToolSpec,
     add_template_kwargs,
     build_template_kwargs,
     find_reasoning_profile,
+    open_model,
+    openai_compatible,
 )
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
-from perdure.events import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, ToolProgress
+from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 from tests.models.canned import CannedTransport

@@ -5,14 +5,12 @@ from typing import get_args
 import msgspec
 import pytest
 
-from perdure import Agent, Budget, ConfigError, Price, Skill, Skills, tool
-from perdure._context.skills.skill import Resource
-from perdure._context.skills.tools import skill_tools
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
-from perdure._tools.tasks.storage import MemoryValues, scratchpad_tools
-from perdure._tools.tasks.todo import RETRY_LIMIT, TodoItem, TodoStatus, parse_todos, todo_tools
+from perdure import Agent, Budget, ConfigError, tool
+from perdure.context import Resource, Skill, Skills, skill_tools
 from perdure.events import SkillLoaded, SubagentFinished, SubagentStarted, ToolFinished, ToolsChanged, ValueKept
+from perdure.models import Price
+from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure.tools import RETRY_LIMIT, MemoryValues, TodoItem, TodoStatus, parse_todos, scratchpad_tools, todo_tools
 from tests.coming_from.shows import shows
 
 

@@ -5,33 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
-from perdure import (
-    Agent,
-    Extension,
-    Limits,
-    Middleware,
-    PermissionRequest,
-    Request,
-    Settings,
-    Text,
-    ToolContext,
-    ToolResult,
-    Verdict,
-    after,
-    around,
-    before,
-    gated,
-    open_model,
-    tool,
-    user,
-)
-from perdure._core.buffer import Buffer, PushReport
-from perdure._models.registry import openai_compatible
-from perdure._stores import open_store
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
-from perdure.events import ToolFinished
+from perdure import Agent, Extension, Limits, Middleware, Settings, Text, ToolContext, ToolResult, tool, user
+from perdure.events import Buffer, PushReport, ToolFinished
+from perdure.models import Request, gated, open_model, openai_compatible
+from perdure.permissions import PermissionRequest, Verdict
+from perdure.stores import MemoryStore, open_store
+from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure.tools import after, around, before
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 from tests.models.canned import CannedTransport

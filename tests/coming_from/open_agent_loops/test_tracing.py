@@ -2,31 +2,10 @@
 
 import msgspec
 
-from perdure import (
-    Agent,
-    Entry,
-    Request,
-    Settings,
-    Tracer,
-    export_session,
-    observed,
-    replay,
-    to_curl,
-    tool,
-    trace_session,
-)
-from perdure._core.log.codec import decode_entry, encode_entry
-from perdure._core.log.fold import fold_entries
-from perdure._io.http.tap import TappedRequest, tapped
-from perdure._models.registry import openai_compatible
-from perdure._runtime.transfer import read_document
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import ScriptedModel, call
-from perdure._testing.recorder import Recorder
-from perdure._tracing.collect.entry import RequestSnapshot, TraceMeta
-from perdure._tracing.collect.tracer import AsyncWriter
+from perdure import Agent, Settings, tool
+from perdure.engines import fold_entries
 from perdure.events import (
+    Entry,
     MessageAdded,
     ModelEvent,
     ModelRequested,
@@ -38,6 +17,10 @@ from perdure.events import (
     TurnEnded,
     TurnStarted,
 )
+from perdure.models import Request, TappedRequest, observed, openai_compatible, tapped
+from perdure.stores import MemoryStore, decode_entry, encode_entry, export_session, read_document
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, replay
+from perdure.tracing import AsyncWriter, RequestSnapshot, TraceMeta, Tracer, to_curl, trace_session
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport
 

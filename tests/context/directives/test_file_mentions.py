@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._context.directives.mentions import AttachedFiles, MentionSettings
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure._context.directives.mentions import AttachedFiles
 from perdure._io.files.sensitive import SENSITIVE_NAMES
+from perdure.context import MentionSettings
 
 
 @pytest.fixture

@@ -7,17 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from perdure._context.directives.commands import (
-    Command,
-    CommandContext,
-    CommandFailed,
-    Rewrite,
-    SessionControls,
-    ShortCircuit,
-    index_commands,
-)
-from perdure._core.values.error import ConfigError
-from perdure._core.values.message import Image, Message, ToolCall, assistant, user
+from perdure import CommandContext, ConfigError, Image, Message, SessionControls, ToolCall, assistant, user
+from perdure._context.directives.commands import index_commands
+from perdure.context import Command, CommandFailed, Rewrite, ShortCircuit
 
 CONTEXT = CommandContext("cost", "[/cost] now", "/cost now", "now", cast("SessionControls", None))
 WRONG: Any = 3

@@ -4,12 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure import ConfigError, Image, Message, Text, assistant, user
 from perdure._context.directives.apply import _replace_text, apply_directives
-from perdure._context.directives.commands import Command, CommandFailed, Rewrite, ShortCircuit
-from perdure._context.directives.mentions import MentionSettings
-from perdure._core.values.error import ConfigError
-from perdure._core.values.event import HookInvoked, SkillLoaded
-from perdure._core.values.message import Image, Message, Text, assistant, user
+from perdure.context import Command, CommandFailed, MentionSettings, Rewrite, ShortCircuit
+from perdure.events import HookInvoked, SkillLoaded
 
 
 def skills(**texts: str):

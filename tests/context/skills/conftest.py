@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from perdure._context.skills.loading import load_skills
+from perdure.context import load_skills
 
 
 class Ground:

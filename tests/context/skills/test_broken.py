@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from perdure import ConfigError
 from perdure._context.skills.files import MAX_FILE_BYTES
 from perdure._context.skills.loading import read_skill
-from perdure._core.values.error import ConfigError
 
 
 def with_fields(head: str) -> bytes:

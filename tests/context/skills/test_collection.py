@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure._context.skills.skill import Skill, Skills
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure.context import Skill, Skills
 
 
 def skill(name, description="Does it.", **more):

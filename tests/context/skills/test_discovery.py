@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from perdure._context.skills.loading import MAX_DEPTH, MAX_DIRECTORIES, load_skills, load_skills_from
-from perdure._context.skills.trust import Trust
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure._context.skills.loading import MAX_DEPTH, MAX_DIRECTORIES
+from perdure.context import Trust, load_skills, load_skills_from
 
 
 @pytest.fixture

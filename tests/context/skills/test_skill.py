@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from perdure import tool
+from perdure import ConfigError, tool
 from perdure._context.skills.loading import read_skill
-from perdure._context.skills.skill import Resource, Skill, Skills, format_skill_body, resolve_skill_prompt
-from perdure._core.values.error import ConfigError
+from perdure._context.skills.skill import resolve_skill_prompt
+from perdure.context import Resource, Skill, Skills, format_skill_body
 
 
 def rope(**more):

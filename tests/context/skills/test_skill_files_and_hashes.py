@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from perdure import ConfigError
 from perdure._context.skills.files import (
     MAX_DEPTH,
     MAX_FILES,
@@ -13,7 +14,6 @@ from perdure._context.skills.files import (
     iterate_files,
     read_file_inside,
 )
-from perdure._core.values.error import ConfigError
 
 
 def write(directory, **files):

@@ -4,13 +4,11 @@ import os
 
 import pytest
 
-from perdure import Agent, Extension, ToolContext, tool, truncated
-from perdure._context.skills.skill import Resource, Skill, Skills, format_skill_body
-from perdure._context.skills.tools import skill_tools
-from perdure._context.skills.trust import Trust
-from perdure._core.values.event import Compacted, SkillLoaded
-from perdure._core.values.message import Message, Text
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, Extension, Message, Text, ToolContext, tool
+from perdure.context import Resource, Skill, Skills, Trust, format_skill_body, skill_tools
+from perdure.events import Compacted, SkillLoaded
+from perdure.testing import ScriptedModel, call, calls
+from perdure.tools import truncated
 
 
 @tool

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure._context.skills.skill import Skill
-from perdure._context.skills.trust import Trust
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
+from perdure.context import Skill, Trust
 
 
 @pytest.fixture

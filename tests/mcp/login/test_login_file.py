@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from perdure._core.values.error import ConfigError
+from perdure import ConfigError
 from perdure._mcp.login import file
-from perdure._mcp.login.file import LoginFile, StoredLogin, get_default_logins_path
+from perdure._mcp.login.file import get_default_logins_path
+from perdure.mcp import LoginFile, StoredLogin
 
 LOGIN = StoredLogin(
     url="https://host.example/mcp",

@@ -17,15 +17,13 @@ from msgspec.structs import replace
 from pydantic import AnyUrl
 
 from perdure import ConfigError
-from perdure._mcp.client.client import McpClient, McpError, StartAndLoginCallbacks
+from perdure._mcp.client.client import StartAndLoginCallbacks
 from perdure._mcp.login import file
-from perdure._mcp.login.auth import build_login_resolver
-from perdure._mcp.login.file import LoginFile, StoredLogin
-from perdure._mcp.login.flow import is_expired, log_in, refresh_login
+from perdure._mcp.login.flow import is_expired, refresh_login
 from perdure._mcp.login.oauth import LoginFailed, OAuthHttp, build_login_policy
 from perdure._mcp.servers import start_process
-from perdure._mcp.settings import McpServer
-from perdure._testing.clock import FakeClock
+from perdure.mcp import LoginFile, McpClient, McpError, McpServer, StoredLogin, build_login_resolver, log_in
+from perdure.testing import FakeClock
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
 
 SECONDS = 30
@@ -300,7 +298,7 @@ async def test_a_registration_that_is_refused_ends_the_login(hostile, logins):
 
 
 async def test_a_public_server_cannot_lead_a_login_to_this_machine(hostile, logins):
-    from perdure._io.egress.policy import EgressPolicy
+    from perdure.hosts import EgressPolicy
 
     with pytest.raises(LoginFailed, match="not public"):
         await log_in(named(f"{hostile.base}/mcp"), logins, print, policy=EgressPolicy(ports=None), seconds=SECONDS)

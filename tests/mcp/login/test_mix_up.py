@@ -9,10 +9,8 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from perdure._mcp.login.file import LoginFile
-from perdure._mcp.login.flow import log_in
 from perdure._mcp.login.oauth import LoginFailed
-from perdure._mcp.settings import McpServer
+from perdure.mcp import LoginFile, McpServer, log_in
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
 
 pytestmark = pytest.mark.packages("mcp")

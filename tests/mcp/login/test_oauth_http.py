@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from perdure._core.permission.targets.url import UrlTarget
 from perdure._mcp.login import oauth
 from perdure._mcp.login.oauth import LoginFailed, OAuthHttp, build_login_policy, is_loopback
-from perdure._mcp.settings import McpServer
+from perdure.mcp import McpServer
+from perdure.permissions import UrlTarget
 
 HEADERS = ("accept", "accept-encoding", "content-type", "authorization")
 

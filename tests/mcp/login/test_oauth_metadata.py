@@ -11,7 +11,7 @@ from perdure._mcp.login.oauth import (
     build_login_policy,
     discover_authorization_server,
 )
-from perdure._mcp.settings import McpServer
+from perdure.mcp import McpServer
 
 SERVER = McpServer(name="s", transport="http", url="https://tools.example/a/mcp")
 AT_TOOLS = "https://tools.example/.well-known/oauth-protected-resource"

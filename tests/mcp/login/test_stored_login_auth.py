@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from perdure._mcp.login import auth as stored_login_auth
-from perdure._mcp.login.auth import StoredLoginAuth, build_login_resolver
-from perdure._mcp.login.file import LoginFile, StoredLogin
+from perdure._mcp.login.auth import StoredLoginAuth
 from perdure._mcp.login.flow import is_expired
-from perdure._mcp.settings import McpServer
-from perdure._testing.clock import FakeClock
+from perdure.mcp import LoginFile, McpServer, StoredLogin, build_login_resolver
+from perdure.testing import FakeClock
 
 pytestmark = pytest.mark.packages("mcp")
 URL = "https://host.example/mcp"

@@ -6,14 +6,12 @@ from typing import Any
 
 import msgspec
 
-from perdure._core.model.protocol import Request, Settings, ToolSpec, assemble_reply
-from perdure._core.values.event import ModelEvent, ReplyFinished
-from perdure._core.values.message import (
+from perdure import (
     Citation,
     Document,
     Image,
     Message,
-    Part,
+    Settings,
     Status,
     StopReason,
     Text,
@@ -22,9 +20,10 @@ from perdure._core.values.message import (
     ToolResult,
     Usage,
 )
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
+from perdure._core.values.message import Part
 from perdure._models.wires.anthropic import WIRE
+from perdure.events import ModelEvent, ReplyFinished
+from perdure.models import EncodingMemo, Profile, Request, ToolSpec, assemble_reply
 from tests.wire.recordings import Exchange, Recording
 
 PROFILE = Profile(provider="anthropic", model="a-model", documents=True, cache="none")

@@ -5,13 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Citation, ConfigError, Document, OutputSpec, Settings, Text, open_model
-from perdure._core.model.protocol import Request
-from perdure._core.values.message import Message, ToolResult, user
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
+from perdure import Agent, Citation, ConfigError, Document, Message, OutputSpec, Settings, Text, ToolResult, user
 from perdure._models.wires.anthropic import WIRE
-from perdure._stores.memory import MemoryStore
+from perdure.models import EncodingMemo, Profile, Request, open_model
+from perdure.stores import MemoryStore
 from tests.models.anthropic.reading import PROFILE, answered, decoded, joined
 from tests.models.canned import CannedTransport
 from tests.wire.recordings import Exchange, each_exchange

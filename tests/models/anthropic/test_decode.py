@@ -7,11 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.values.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
-from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure._core.values.message import StopReason, Text, Thinking, ToolCall, Usage
-from perdure._models.endpoint.profile import Profile
+from perdure import (
+    BadRequest,
+    ModelError,
+    ProviderDown,
+    RateLimited,
+    ReplyCutOff,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 from perdure._models.wires.anthropic.decode import AnthropicDecoder
+from perdure.events import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.models import Profile
 from tests.models.anthropic.reading import decoded, finished
 from tests.seeds import chance
 from tests.wire.recordings import chunked

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.model.protocol import OutputSpec, Request, Settings, ToolSpec
-from perdure._core.values.error import ConfigError
-from perdure._core.values.message import (
+from perdure import (
     Audio,
+    ConfigError,
     Document,
     Image,
     Message,
-    Part,
+    OutputSpec,
+    Settings,
     Status,
     Text,
     Thinking,
@@ -25,9 +25,10 @@ from perdure._core.values.message import (
     tool_message,
     user,
 )
-from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
-from perdure._models.endpoint.profile import Profile
+from perdure._core.values.message import Part
+from perdure._models.endpoint.memo import ProviderRuleError
 from perdure._models.wires.anthropic import WIRE
+from perdure.models import EncodingMemo, Profile, Request, ToolSpec
 
 CLAUDE = Profile(provider="anthropic", model="claude-haiku-4-5", documents=True, cache="marked")
 PLAIN = Profile(provider="anthropic", model="claude-haiku-4-5", cache="none")

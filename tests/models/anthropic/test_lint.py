@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure._models.endpoint.profile import Profile
 from perdure._models.wires.anthropic import WIRE
+from perdure.models import Profile
 
 PROFILE = Profile(provider="anthropic", model="claude-haiku-4-5")
 HELLO = {"role": "user", "content": "Hello"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure._core.values.error import (
+from perdure import (
     AuthFailed,
     BadRequest,
     ContextOverflow,
@@ -11,9 +11,9 @@ from perdure._core.values.error import (
     RateLimited,
     ReplyCutOff,
 )
-from perdure._core.values.event import ModelEvent
 from perdure._models.provider_errors.classify import classify_error
 from perdure._models.wires.anthropic import WIRE
+from perdure.events import ModelEvent
 from tests.models.anthropic.reading import (
     PROFILE,
     Oracle,

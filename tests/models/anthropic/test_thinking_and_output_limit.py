@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.model.protocol import Request, Settings
-from perdure._core.values.message import Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message, user
-from perdure._models.endpoint.profile import Profile
+from perdure import Message, Settings, Text, Thinking, ToolCall, ToolResult, tool_message, user
+from perdure._core.values.message import Part
 from perdure._models.wires.anthropic.features import (
     DIALECTS,
     ThinkingAndOutputLimit,
     choose_thinking_parameters,
     get_model_features,
 )
+from perdure.models import Profile, Request
 
 PROFILE = Profile(provider="anthropic", model="claude-haiku-4-5", max_output_tokens=64_000)
 UNKNOWN = msgspec.structs.replace(PROFILE, max_output_tokens=None)

@@ -10,14 +10,12 @@ from typing import Any
 
 import msgspec
 
-from perdure._core.model.protocol import Request, Settings, ToolSpec, assemble_reply
-from perdure._core.values.event import ModelEvent, ReplyFinished
-from perdure._core.values.message import (
+from perdure import (
     Citation,
     Document,
     Image,
     Message,
-    Part,
+    Settings,
     Status,
     StopReason,
     Text,
@@ -26,9 +24,10 @@ from perdure._core.values.message import (
     ToolResult,
     Usage,
 )
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
+from perdure._core.values.message import Part
 from perdure._models.wires.bedrock import WIRE
+from perdure.events import ModelEvent, ReplyFinished
+from perdure.models import EncodingMemo, Profile, Request, ToolSpec, assemble_reply
 from tests.wire.recordings import Exchange, Recording
 
 PROFILE = Profile(provider="bedrock", model="us.anthropic.claude-sonnet-4-5", documents=True, cache="none")

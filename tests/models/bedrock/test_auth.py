@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from perdure._core.values.error import AuthFailed, ConfigError
+from perdure import AuthFailed, ConfigError
 from perdure._models.wires.bedrock.aws import BedrockAuth, EventStreamParser, get_region
 
 URL = "https://bedrock-runtime.eu-west-1.amazonaws.com/model/us.amazon.nova-lite-v1%3A0/converse-stream"

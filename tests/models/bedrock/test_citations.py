@@ -5,12 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Citation, ConfigError, Document, OutputSpec, Settings, Text, user
-from perdure._core.model.protocol import Request
-from perdure._core.values.message import Message, ToolCall, ToolResult
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
+from perdure import Citation, ConfigError, Document, Message, OutputSpec, Settings, Text, ToolCall, ToolResult, user
 from perdure._models.wires.bedrock import WIRE
+from perdure.models import EncodingMemo, Profile, Request
 from tests.models.bedrock.reading import PROFILE, decoded, frame
 from tests.wire.recordings import Exchange, each_exchange
 

@@ -5,10 +5,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.values.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
-from perdure._core.values.event import ModelEvent, TextDelta, ToolCallDelta, UsageReported
-from perdure._core.values.message import StopReason, Text, Thinking, ToolCall, Usage
+from perdure import (
+    BadRequest,
+    ModelError,
+    ProviderDown,
+    RateLimited,
+    ReplyCutOff,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 from perdure._models.wires.bedrock.decode import BedrockDecoder
+from perdure.events import ModelEvent, TextDelta, ToolCallDelta, UsageReported
 from tests.models.bedrock.reading import PROFILE, decoded, ended_here, finished, frame
 from tests.seeds import chance
 from tests.wire.recordings import chunked

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure._models.endpoint.profile import Profile
 from perdure._models.wires.bedrock import WIRE
+from perdure.models import Profile
 
 PROFILE = Profile(provider="bedrock", model="us.amazon.nova-lite-v1:0")
 HELLO = {"role": "user", "content": [{"text": "Hello"}]}

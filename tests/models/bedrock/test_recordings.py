@@ -2,10 +2,10 @@
 
 import pytest
 
-from perdure._core.values.error import BadRequest, RateLimited, ReplyCutOff
-from perdure._core.values.event import ModelEvent
+from perdure import BadRequest, RateLimited, ReplyCutOff
 from perdure._models.provider_errors.classify import classify_error
 from perdure._models.wires.bedrock import WIRE
+from perdure.events import ModelEvent
 from tests.models.bedrock.reading import (
     PROFILE,
     Oracle,

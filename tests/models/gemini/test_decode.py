@@ -7,12 +7,25 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.protocol import assemble_reply
-from perdure._core.values.error import BadRequest, ContentRefused, ModelError, ProviderDown, RateLimited, ReplyCutOff
-from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure._core.values.message import Audio, Image, Message, StopReason, Text, Thinking, ToolCall, Usage
-from perdure._models.endpoint.profile import Profile
+from perdure import (
+    Audio,
+    BadRequest,
+    ContentRefused,
+    Image,
+    Message,
+    ModelError,
+    ProviderDown,
+    RateLimited,
+    ReplyCutOff,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 from perdure._models.wires.gemini import WIRE
+from perdure.events import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.models import Profile, assemble_reply
 
 PROFILE = Profile(provider="google", model="gemini-3-flash")
 GOLDEN = (Path(__file__).parent / "golden" / "turn.sse").read_bytes()

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.protocol import OutputSpec, Request, Settings, ToolSpec
-from perdure._core.values.error import ConfigError
-from perdure._core.values.message import (
+from perdure import (
+    ConfigError,
     Message,
+    OutputSpec,
+    Settings,
     Status,
     Text,
     Thinking,
@@ -18,10 +19,10 @@ from perdure._core.values.message import (
     tool_message,
     user,
 )
-from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
-from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.memo import ProviderRuleError
 from perdure._models.wires.gemini import WIRE
 from perdure._models.wires.gemini.encode import GeminiMessageEncoder
+from perdure.models import EncodingMemo, Profile, Request, ToolSpec
 
 OLD = Profile(provider="google", model="gemini-2.5-flash", schema="gemini")
 NEW = Profile(provider="google", model="gemini-3-flash", schema="gemini")

@@ -4,9 +4,10 @@ import base64
 
 import pytest
 
-from perdure._core.values.message import Audio, Document, Image, Media, Video
-from perdure._models.endpoint.profile import Profile
+from perdure import Audio, Document, Image, Video
+from perdure._core.values.message import Media
 from perdure._models.wires.gemini.encode import encode_media
+from perdure.models import Profile
 
 ALL = Profile(provider="google", model="gemini-2.5-flash", documents=True, audio=True, video=True)
 NONE = Profile(provider="google", model="gemma", images=False)

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from perdure._core.values.message import (
+from perdure import (
     Document,
     Image,
     Message,
@@ -17,7 +17,6 @@ from perdure._core.values.message import (
     tool_message,
     user,
 )
-from perdure._models.endpoint.profile import Profile
 from perdure._models.wires.gemini.encode import (
     EMPTY_MESSAGE_TEXT,
     PLACEHOLDER_SIGNATURE,
@@ -26,6 +25,7 @@ from perdure._models.wires.gemini.encode import (
     sanitize_function_name,
 )
 from perdure._models.wires.message_order import CONTINUE_MESSAGE
+from perdure.models import Profile
 
 OLD = Profile(provider="google", model="gemini-2.5-flash")
 NEW = Profile(provider="google", model="gemini-3-flash")

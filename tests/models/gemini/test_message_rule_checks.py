@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure._models.endpoint.profile import Profile
 from perdure._models.wires.gemini import WIRE
+from perdure.models import Profile
 
 OLD = Profile(provider="google", model="gemini-2.5-flash")
 NEW = Profile(provider="google", model="gemini-3-flash")

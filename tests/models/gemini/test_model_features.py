@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure._core.model.protocol import Settings
+from perdure import Settings
 from perdure._models.wires.gemini.features import (
     can_combine_schema_and_tools,
     encode_thinking,

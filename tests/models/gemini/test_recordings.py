@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.protocol import Request, assemble_reply, sanitize_reply
-from perdure._core.values.error import ContentRefused, ModelError, RateLimited
-from perdure._core.values.event import ModelEvent, ReplyFinished
-from perdure._core.values.message import (
+from perdure import (
+    ContentRefused,
     Document,
     Image,
     Message,
+    ModelError,
+    RateLimited,
     Status,
     StopReason,
     Text,
@@ -23,11 +23,12 @@ from perdure._core.values.message import (
     ToolResult,
     tool_message,
 )
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
+from perdure._core.model.protocol import sanitize_reply
 from perdure._models.provider_errors.classify import classify_error
 from perdure._models.wires.gemini import WIRE
 from perdure._models.wires.gemini.encode import PLACEHOLDER_SIGNATURE
+from perdure.events import ModelEvent, ReplyFinished
+from perdure.models import EncodingMemo, Profile, Request, assemble_reply
 from tests.seeds import chance
 from tests.wire.recordings import (
     Exchange,

@@ -5,14 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, ContextOverflow, Document, Image, Settings, open_model, tool
-from perdure._core.model.protocol import OutputSpec, Request, ToolSpec, assemble_reply
-from perdure._core.values.error import BadRequest, ModelError, ReplyCutOff
-from perdure._core.values.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure._core.values.message import (
+from perdure import (
+    Agent,
     Audio,
+    BadRequest,
+    ConfigError,
+    ContextOverflow,
+    Document,
+    Image,
     Message,
-    Part,
+    ModelError,
+    OutputSpec,
+    ReplyCutOff,
+    Settings,
     Status,
     StopReason,
     Text,
@@ -21,13 +26,15 @@ from perdure._core.values.message import (
     ToolResult,
     Usage,
     assistant,
+    tool,
     user,
 )
-from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
-from perdure._models.endpoint.profile import Profile
+from perdure._core.values.message import Part
+from perdure._models.endpoint.memo import ProviderRuleError
 from perdure._models.provider_errors.classify import classify_error
-from perdure._models.registry import openai_compatible
 from perdure._models.wires.ollama import WIRE
+from perdure.events import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.models import EncodingMemo, Profile, Request, ToolSpec, assemble_reply, open_model, openai_compatible
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.seeds import chance
 from tests.wire.recordings import (

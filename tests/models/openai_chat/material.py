@@ -5,12 +5,9 @@ from typing import Any
 
 import msgspec
 
-from perdure._core.model.protocol import Request, assemble_reply
-from perdure._core.values.event import ModelEvent, ReplyFinished
-from perdure._core.values.message import Message
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
-from perdure._models.wires.openai_chat import WIRE
+from perdure import Message
+from perdure.events import ModelEvent, ReplyFinished
+from perdure.models import WIRE, EncodingMemo, Profile, Request, assemble_reply
 
 PROFILE = Profile(provider="openai", model="gpt-4.1", dialect="openai", documents=True, audio=True)
 

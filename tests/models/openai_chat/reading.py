@@ -5,20 +5,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from perdure._core.model.protocol import Settings, ToolSpec
-from perdure._core.values.message import (
-    Audio,
-    Document,
-    Image,
-    Message,
-    Part,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Video,
-)
-from perdure._models.endpoint.profile import Profile
+from perdure import Audio, Document, Image, Message, Settings, Text, Thinking, ToolCall, ToolResult, Video
+from perdure._core.values.message import Part
+from perdure.models import Profile, ToolSpec
 from tests.models.openai_chat.oracle import meaning
 
 

@@ -5,14 +5,23 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.error import ModelError, ProviderDown, RateLimited, ReplyCutOff
-from perdure._core.values.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure._core.values.message import Citation, StopReason, Text, Thinking, ToolCall, Usage
-from perdure._models.endpoint.profile import Profile
-from perdure._models.wires.openai_chat import WIRE
+from perdure import (
+    Citation,
+    ModelError,
+    ProviderDown,
+    RateLimited,
+    ReplyCutOff,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
 from perdure._models.wires.openai_chat.chunks import FunctionPiece, ToolCallPiece
 from perdure._models.wires.openai_chat.reply import ToolCallAccumulator, parse_usage
 from perdure._models.wires.openai_chat.reply_fields import parse_annotation, parse_source_lists
+from perdure.events import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.models import WIRE, Profile
 from tests.doubles import LineCount
 from tests.models.openai_chat.material import PROFILE, chunk, heard, message_of, stream, whole
 

@@ -5,14 +5,14 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from perdure._core.model.protocol import OutputSpec, Request, Settings, ToolSpec
-from perdure._core.values.error import ConfigError
-from perdure._core.values.message import (
+from perdure import (
     Audio,
+    ConfigError,
     Document,
     Image,
     Message,
-    Part,
+    OutputSpec,
+    Settings,
     Status,
     Text,
     Thinking,
@@ -23,14 +23,14 @@ from perdure._core.values.message import (
     tool_message,
     user,
 )
-from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
-from perdure._models.endpoint.profile import Profile
+from perdure._core.values.message import Part
+from perdure._models.endpoint.memo import ProviderRuleError
 from perdure._models.wires.attachments import describe_unsupported_media
-from perdure._models.wires.openai_chat import WIRE
 from perdure._models.wires.openai_chat.dialect import ChatDialect
 from perdure._models.wires.openai_chat.encode import encode_tools
 from perdure._models.wires.openai_chat.messages import ChatMessageEncoder
 from perdure._models.wires.openai_chat.settings import encode_settings
+from perdure.models import WIRE, EncodingMemo, Profile, Request, ToolSpec
 from tests.models.openai_chat.material import PROFILE, body_of
 
 ADD = ToolSpec("add", "Add numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})

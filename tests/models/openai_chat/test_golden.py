@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.model.protocol import Request, Settings, ToolSpec
-from perdure._core.values.message import (
+from perdure import (
     Image,
     Message,
+    Settings,
     Status,
     Text,
     Thinking,
@@ -22,7 +22,7 @@ from perdure._core.values.message import (
     tool_message,
     user,
 )
-from perdure._models.endpoint.profile import Profile
+from perdure.models import Profile, Request, ToolSpec
 from tests.models.openai_chat.material import body_of, message_of
 
 GOLDEN = Path(__file__).parent / "golden"

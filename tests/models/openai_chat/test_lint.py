@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure._models.endpoint.profile import Profile
-from perdure._models.wires.openai_chat import WIRE
+from perdure.models import WIRE, Profile
 from tests.models.openai_chat.material import PROFILE
 
 USER = {"role": "user", "content": "Hi"}

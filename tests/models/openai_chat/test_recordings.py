@@ -5,24 +5,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.model.protocol import Request, assemble_reply, sanitize_reply
-from perdure._core.values.error import (
+from perdure import (
     AuthFailed,
     BadRequest,
     ContentRefused,
     ContextOverflow,
+    Message,
     ModelError,
     ProviderDown,
     RateLimited,
     ReplyCutOff,
+    Thinking,
 )
-from perdure._core.values.event import ModelEvent, ReplyFinished
-from perdure._core.values.message import Message, Thinking
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
+from perdure._core.model.protocol import sanitize_reply
 from perdure._models.provider_errors.classify import classify_error
-from perdure._models.wires.openai_chat import WIRE
 from perdure._models.wires.openai_chat.decode import ChatDecoder
+from perdure.events import ModelEvent, ReplyFinished
+from perdure.models import WIRE, EncodingMemo, Profile, Request, assemble_reply
 from tests.models.openai_chat.oracle import Told, meaning, told
 from tests.models.openai_chat.reading import (
     instructions_of,

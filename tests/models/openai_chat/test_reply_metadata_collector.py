@@ -6,11 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Citation, open_model, user
-from perdure._core.model.protocol import Request
-from perdure._core.values.message import Message, Text
-from perdure._models.endpoint.profile import Profile
-from perdure._stores.memory import MemoryStore
+from perdure import Agent, Citation, Message, Text, user
+from perdure.models import Profile, Request, open_model
+from perdure.stores import MemoryStore
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.models.openai_chat.material import PROFILE, body_of, chunk, message_of, stream, whole
 from tests.models.openai_chat.reading import profile_of

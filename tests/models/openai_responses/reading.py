@@ -4,13 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from perdure._core.model.protocol import OutputSpec, Request, Settings, ToolSpec, assemble_reply
-from perdure._core.values.event import ModelEvent, ReplyFinished
-from perdure._core.values.message import (
+from perdure import (
     Document,
     Image,
     Message,
-    Part,
+    OutputSpec,
+    Settings,
     StopReason,
     Text,
     Thinking,
@@ -18,9 +17,11 @@ from perdure._core.values.message import (
     ToolResult,
     Usage,
 )
-from perdure._models.endpoint.profile import Profile
+from perdure._core.values.message import Part
 from perdure._models.wires.openai_responses import WIRE
 from perdure._models.wires.openai_responses.item_metadata import build_thinking_part, encode_item_metadata
+from perdure.events import ModelEvent, ReplyFinished
+from perdure.models import Profile, Request, ToolSpec, assemble_reply
 from tests.wire.recordings import Exchange
 
 API = "openai-responses"

@@ -7,12 +7,10 @@ from typing import Any
 
 import msgspec
 
-from perdure._core.model.protocol import Request, Settings, ToolSpec, assemble_reply
-from perdure._core.values.event import ModelEvent, ReplyFinished
-from perdure._core.values.message import Message
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
+from perdure import Message, Settings
 from perdure._models.wires.openai_responses import WIRE
+from perdure.events import ModelEvent, ReplyFinished
+from perdure.models import EncodingMemo, Profile, Request, ToolSpec, assemble_reply
 
 GOLDEN = Path(__file__).parent / "golden"
 PROFILE = Profile(provider="openai", model="gpt-9", documents=True)

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from perdure import Citation, Text, user
-from perdure._core.values.event import CitationAdded
-from perdure._core.values.message import Message
-from perdure._models.endpoint.profile import Profile
+from perdure import Citation, Message, Text, user
+from perdure.events import CitationAdded
+from perdure.models import Profile
 from tests.models.openai_responses.reading import API, Oracle, message_of, told
 from tests.models.openai_responses.speaking import completed, event, heard, items, reply, stream
 from tests.wire.recordings import Exchange, each_exchange

@@ -5,19 +5,23 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.protocol import sanitize_reply
-from perdure._core.values.error import (
+from perdure import (
     AuthFailed,
     ContextOverflow,
     ModelError,
     ProviderDown,
     RateLimited,
     ReplyCutOff,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
 )
-from perdure._core.values.event import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure._core.values.message import StopReason, Text, Thinking, ToolCall, Usage
+from perdure._core.model.protocol import sanitize_reply
 from perdure._models.wires.openai_responses import WIRE
 from perdure._models.wires.openai_responses.reply import OutputItemBuilder
+from perdure.events import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
 from tests.models.openai_responses.speaking import PROFILE, completed, event, heard, reply, stream
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": '{"a":1}'}

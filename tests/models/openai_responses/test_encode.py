@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from perdure._core.model.protocol import OutputSpec, ToolSpec
-from perdure._core.values.error import ConfigError
-from perdure._core.values.message import user
-from perdure._models.endpoint.profile import Profile
+from perdure import ConfigError, OutputSpec, user
 from perdure._models.wires.openai_responses import WIRE
 from perdure._models.wires.openai_responses.encode import MAX_CACHED_TOOL_LISTS, build_cache_key, encode_tools
+from perdure.models import Profile, ToolSpec
 from tests.models.openai_responses.speaking import PROFILE, WEATHER, body
 
 HELLO = [user("hello")]

@@ -2,8 +2,7 @@
 
 import json
 
-from perdure._core.values.event import ReplyFinished
-from perdure._core.values.message import (
+from perdure import (
     Citation,
     Status,
     StopReason,
@@ -15,8 +14,9 @@ from perdure._core.values.message import (
     tool_message,
     user,
 )
-from perdure._models.endpoint.memo import EncodingMemo
 from perdure._models.wires.openai_responses import WIRE
+from perdure.events import ReplyFinished
+from perdure.models import EncodingMemo
 from tests.models.openai_responses.speaking import GOLDEN, PROFILE, WEATHER, body, heard, reply
 from tests.seeds import chance
 from tests.wire.recordings import chunked

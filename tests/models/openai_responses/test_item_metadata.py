@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure._core.values.message import Thinking
+from perdure import Thinking
 from perdure._models.wires.openai_responses.item_metadata import (
     build_thinking_part,
     can_send_back,

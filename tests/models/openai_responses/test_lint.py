@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from perdure._models.endpoint.memo import ProviderRuleError
-from perdure._models.endpoint.profile import Profile
 from perdure._models.wires.openai_responses import WIRE
 from perdure._models.wires.openai_responses.dialect import DIALECTS
 from perdure._models.wires.openai_responses.lint import ResponsesMessageRules
+from perdure.models import Profile
 from tests.models.openai_responses.speaking import PROFILE
 
 HI = {"role": "user", "content": "hi"}

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.message import (
+from perdure import (
     Audio,
     Document,
     Image,
     Message,
-    Part,
     Status,
     Text,
     Thinking,
@@ -21,10 +20,11 @@ from perdure._core.values.message import (
     tool_message,
     user,
 )
-from perdure._models.endpoint.memo import EncodingMemo, ProviderRuleError
-from perdure._models.endpoint.profile import Profile
+from perdure._core.values.message import Part
+from perdure._models.endpoint.memo import ProviderRuleError
 from perdure._models.wires import attachments
 from perdure._models.wires.openai_responses.messages import NO_OUTPUT
+from perdure.models import EncodingMemo, Profile
 from tests.models.openai_responses.speaking import PROFILE, completed, event, items, reply, stream
 
 PNG = b"\x89PNG\r\n\x1a\nrest"

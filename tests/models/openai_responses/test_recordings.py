@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure import AuthFailed, BadRequest, ContextOverflow, Message, ModelError, ReplyCutOff, tool_message
 from perdure._core.model.protocol import sanitize_reply
-from perdure._core.values.error import AuthFailed, BadRequest, ContextOverflow, ModelError, ReplyCutOff
-from perdure._core.values.event import ModelEvent, TextDelta
-from perdure._core.values.message import Message, tool_message
-from perdure._models.endpoint.memo import EncodingMemo
 from perdure._models.provider_errors.classify import classify_error
 from perdure._models.wires.openai_responses import WIRE
 from perdure._models.wires.openai_responses.decode import ResponsesDecoder
+from perdure.events import ModelEvent, TextDelta
+from perdure.models import EncodingMemo
 from tests.models.openai_responses.reading import (
     API,
     Oracle,

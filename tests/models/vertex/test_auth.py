@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure._core.values.error import AuthFailed, ConfigError, ProviderDown
-from perdure._io.http.pooled import HttpTransport
+from perdure import AuthFailed, ConfigError, ProviderDown
 from perdure._models.wires.vertex import GoogleAuth
+from perdure.models import HttpTransport
 from tests.models.canned import CannedTransport
 from tests.wire.server import Playback, Reply, json_reply
 
@@ -226,9 +226,9 @@ async def test_the_account_of_the_machine_is_asked_for_by_its_metadata_server(mo
 WITHOUT_REQUESTS = """
 import asyncio, sys
 sys.modules["requests"] = None
-from perdure._core.values.error import PerdureError
+from perdure import PerdureError
 from perdure._models.wires import vertex as auth
-from perdure._io.http.pooled import HttpTransport
+from perdure.models import HttpTransport
 auth.find_spec = lambda _: None
 try:
     asyncio.run(auth.GoogleAuth(transport=HttpTransport()).headers("https://aiplatform.googleapis.com", b""))

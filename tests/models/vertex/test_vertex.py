@@ -5,13 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Settings, ToolCall, open_model, tool, user
-from perdure._core.model.protocol import Request, assemble_reply
-from perdure._core.values.event import ReplyFinished
-from perdure._core.values.message import Message, StopReason, Text, ToolResult
-from perdure._models.endpoint.memo import EncodingMemo
-from perdure._models.endpoint.profile import Profile
+from perdure import Agent, Message, Settings, StopReason, Text, ToolCall, ToolResult, tool, user
 from perdure._models.wires.vertex import WIRE, is_claude
+from perdure.events import ReplyFinished
+from perdure.models import EncodingMemo, Profile, Request, assemble_reply, open_model
 from tests.models.canned import CannedTransport
 from tests.models.gemini.test_decode import as_events, chunk
 from tests.wire.recordings import Exchange, each_exchange, recordings

@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from perdure import Agent, Request, Session, Tool, ToolContext, tool
-from perdure._core.log.store import Store, get_process_wide_session_key
-from perdure._core.values.event import Entry
-from perdure._core.values.event_class import Event
-from perdure._core.values.message import Message
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, calls
+from perdure import Agent, Message, Session, Tool, ToolContext, tool
+from perdure._core.log.store import get_process_wide_session_key
+from perdure.events import Entry, Event
+from perdure.models import Request
+from perdure.stores import MemoryStore, Store
+from perdure.testing import ScriptedModel, call, calls
 
 Say = Callable[[Request], Any]
 

@@ -8,31 +8,14 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    Extension,
-    Limits,
-    Permissions,
-    Session,
-    Verdict,
-    allow,
-    allow_all,
-    ask,
-    delegation,
-    deny,
-    later,
-    tool,
-)
-from perdure._core.log.fold import fold_entries, fold_events
+from perdure import Agent, Budget, Extension, Limits, Permissions, Session, Status, ToolContext, allow, ask, deny, tool
+from perdure._core.log.fold import fold_events
 from perdure._core.log.repair import build_repair_events
-from perdure._core.model.budget import Budget
-from perdure._core.model.protocol import Price
-from perdure._core.permission.request import PermissionRequest
-from perdure._core.permission.rules import Rule
 from perdure._core.run.run import CANCEL_GRACE_SECONDS
-from perdure._core.tools.context import ToolContext
-from perdure._core.values.event import (
+from perdure.engines import fold_entries
+from perdure.events import (
     CancelRequested,
+    QuestionAsked,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -42,12 +25,11 @@ from perdure._core.values.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.message import Status
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.models import Price
+from perdure.permissions import PermissionRequest, Rule, Verdict, allow_all, later
+from perdure.stores import MemoryStore
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls
+from perdure.tools import delegation
 from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.runtime.subagents.family import act_tool, below, family, following, left_behind
 from tests.transcript import assert_valid

@@ -9,16 +9,33 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Outcome, Permissions, Role, Session, UsageError, deny, later, tool
+from perdure import (
+    Agent,
+    Budget,
+    ConfigError,
+    Extension,
+    Limits,
+    Outcome,
+    Permissions,
+    Session,
+    SessionBusy,
+    Status,
+    StoreError,
+    ToolContext,
+    Usage,
+    UsageError,
+    deny,
+    tool,
+)
 from perdure._core.log.fold import fold_events
 from perdure._core.log.status import GIVEN_BY_SETTING
-from perdure._core.log.store import Lease, Post, Store
-from perdure._core.model.budget import Budget
-from perdure._core.model.protocol import Price
 from perdure._core.people.inbox import build_resolution_post
-from perdure._core.tools.context import ToolContext
-from perdure._core.values.error import SessionBusy, StoreError
-from perdure._core.values.event import (
+from perdure._runtime.resume.reasons import find_task_giver
+from perdure._runtime.resume.resumer import SessionResumer
+from perdure._runtime.subagents.background import RESUME_PROMPT, BackgroundAgents
+from perdure._runtime.subagents.child import DEPTH_SETTING
+from perdure.context import Role
+from perdure.events import (
     Entry,
     InboxAdded,
     InboxResolved,
@@ -31,19 +48,12 @@ from perdure._core.values.event import (
     SubagentStarted,
     ValueKept,
 )
-from perdure._core.values.message import Status, Usage
-from perdure._people.kinds import PlainText
-from perdure._runtime.agent.extension import Extension
-from perdure._runtime.resume.reasons import find_task_giver
-from perdure._runtime.resume.resumer import SessionResumer
-from perdure._runtime.subagents.background import RESUME_PROMPT, BackgroundAgents
-from perdure._runtime.subagents.child import DEPTH_SETTING
-from perdure._runtime.subagents.delegation import delegation, orchestrator
-from perdure._stores import open_store
-from perdure._stores.memory import MemoryStore
-from perdure._testing.clock import FakeClock
-from perdure._testing.model import Reply, ScriptedModel, call, calls
-from perdure._testing.recorder import Recorder
+from perdure.models import Price
+from perdure.people import PlainText
+from perdure.permissions import later
+from perdure.stores import Lease, MemoryStore, Post, Store, open_store
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls
+from perdure.tools import delegation, orchestrator
 from tests.doubles import SECONDS, Held, WaitingStore, log_of, of, rounds, until
 from tests.runtime.subagents.family import act_tool, cancel_background_tasks, following, left_behind
 

@@ -9,13 +9,11 @@ import pytest
 
 from perdure import Agent, Session, ToolContext, tool
 from perdure._core.log.fold import fold_events
-from perdure._core.log.store import Post
 from perdure._core.people.inbox import build_resolution_post
-from perdure._core.values.event import Entry, InboxAdded, InboxResolved, MessageAdded, RunEnded
-from perdure._runtime.subagents.delegation import delegation
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call, calls
-from perdure._tools.people import post_to_inbox
+from perdure.events import Entry, InboxAdded, InboxResolved, MessageAdded, RunEnded
+from perdure.stores import MemoryStore, Post
+from perdure.testing import ScriptedModel, call, calls
+from perdure.tools import delegation, post_to_inbox
 from tests.doubles import SECONDS, Held, WaitingStore, elsewhere, log_of, of, rounds
 from tests.runtime.subagents.family import cancel_background_tasks, following, left_behind
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Tool
-from perdure._core.values.event import (
+from perdure import Agent, ConfigError, Extension, Status, SubagentContext, Tool, ToolCall, assistant, user
+from perdure.events import (
     MessageAdded,
     ModelRequested,
     RunEnded,
@@ -15,11 +15,9 @@ from perdure._core.values.event import (
     SubagentStarted,
     ToolFinished,
 )
-from perdure._core.values.message import Status, ToolCall, assistant, user
-from perdure._runtime.agent.extension import Extension
-from perdure._runtime.subagents.tool import SubagentContext, subagent
-from perdure._stores.memory import MemoryStore
-from perdure._testing.model import ScriptedModel, call
+from perdure.stores import MemoryStore
+from perdure.testing import ScriptedModel, call
+from perdure.tools import subagent
 from tests.doubles import crashed, log_of, of
 from tests.runtime.subagents.family import act_tool, following, left_behind
 

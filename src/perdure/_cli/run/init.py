@@ -56,7 +56,7 @@ _TEST: Final = '''\
 import asyncio
 
 from perdure import Agent, tool
-from perdure._testing.model import ScriptedModel, call
+from perdure.testing import ScriptedModel, call
 
 
 @tool

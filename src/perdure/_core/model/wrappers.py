@@ -214,7 +214,7 @@ def check_models(name: str, *models: object) -> None:
         raise ConfigError(message)
     for model in models:
         if isinstance(model, type) or not callable(getattr(model, "stream", None)):
-            message = f"{name}({model!r}): give a model object; perdure.open_model(…) opens one by its name"
+            message = f"{name}({model!r}): give a model object; perdure.models.open_model(…) opens one by its name"
             raise ConfigError(message)
 
 

@@ -217,7 +217,7 @@ class RunOptions(Struct, Generic[D], kw_only=True, eq=False, dict=True):
     interactive: bool = True
     """False for runs without a person who can answer questions."""
     clock: Clock = SYSTEM_CLOCK
-    """The source of time, such as `perdure._testing.clock.FakeClock()` in tests."""
+    """The source of time, such as `perdure.testing.FakeClock()` in tests."""
 
 
 class RunSpec(Struct, frozen=True, kw_only=True, eq=False):

@@ -1,7 +1,7 @@
 """Read, list and create files below a folder, without following a path or link that leads out of it.
 
 A path is resolved once, with its links; what that gives is checked, and exactly that is opened by
-`perdure._core.permission.targets.path`. So neither `..`, nor a link, nor a process that replaces a
+`perdure.permissions`. So neither `..`, nor a link, nor a process that replaces a
 folder by a link meanwhile leads outside. Files are opened without blocking, so that a pipe cannot stall the caller, and
 only regular ones are read.
 """

@@ -454,7 +454,7 @@ def raise_unknown_provider(name: str, spec: str, registered: list[str]) -> NoRet
     suggestion = _format_suggestion(name, spec, registered)
     raise ConfigError(
         f"unknown model provider {name!r}{place}; {suggestion} `perdure models` lists all providers, "
-        f"perdure._models.registry.register adds one, and openai_compatible(base_url, model) needs none"
+        f"perdure.models.register adds one, and openai_compatible(base_url, model) needs none"
     )
 
 

@@ -204,7 +204,9 @@ def json_tools(model: Model) -> Model:
     """
     given: Any = model
     if isinstance(given, type) or not callable(getattr(given, "stream", None)):
-        raise ConfigError(f"json_tools({given!r}): give a model object; perdure.open_model(…) opens one by its name")
+        raise ConfigError(
+            f"json_tools({given!r}): give a model object; perdure.models.open_model(…) opens one by its name"
+        )
     enforced = model_info(model).output == "native"
     retold = MessageRewriter()
 

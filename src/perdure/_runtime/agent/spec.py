@@ -481,7 +481,7 @@ _ITEM_CLASSES = {
 }
 _OPTION_TYPES: Mapping[str, type] = {"limits": Limits, "settings": Settings, "budget": Budget}
 _OPTION_METHODS: Mapping[str, tuple[str, str]] = {
-    "clock": ("monotonic", "a clock, such as perdure._testing.clock.FakeClock()"),
+    "clock": ("monotonic", "a clock, such as perdure.testing.FakeClock()"),
     "compaction": ("compact", "a Compaction(…)"),
     "project": ("text", "a Project(…)"),
     "skills": ("catalogue", "Skills([…]), or what load_skills(…) has found"),

@@ -1,6 +1,6 @@
 """Protocol of the browser that the browser tools control, with separate pages for each session, and its data classes.
 
-`perdure._tools.browser.local.LocalBrowser` drives a Chromium of this machine; `perdure._testing.browser.ScriptedBrowser` has pages in a table.
+`perdure.hosts.LocalBrowser` drives a Chromium of this machine; `perdure.testing.ScriptedBrowser` has pages in a table.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Protocols of the backends that file tools read and write through, and functions to check and call a backend.
 
-The tools in this package say what is done; a backend says where. `perdure._tools.files.local.LocalFiles` is a folder of this
-machine, `perdure._testing.files.MemoryFiles` keeps files in memory. A method may be a plain function, which runs on a thread,
+The tools in this package say what is done; a backend says where. `perdure.hosts.LocalFiles` is a folder of this
+machine, `perdure.testing.MemoryFiles` keeps files in memory. A method may be a plain function, which runs on a thread,
 or an async one.
 """
 

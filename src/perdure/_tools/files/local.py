@@ -11,7 +11,7 @@ from perdure._io.files.origin import FolderOrigin
 class LocalFiles:
     """A folder of this machine as the backend of the file tools; no path, link or race can lead out of it.
 
-    See `perdure._io.files.jail`.
+    See `perdure.hosts`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Protocols of the backends that fetch web pages and search the web for tools, with their requests and results.
 
-`perdure._tools.web.local.LocalWeb` fetches from this machine, under an egress policy; `BraveSearch`, `SearxngSearch` and
-`WikipediaSearch` of `perdure.hosts` search. `perdure._testing.web.ScriptedWeb` does both for tests.
+`perdure.hosts.LocalWeb` fetches from this machine, under an egress policy; `BraveSearch`, `SearxngSearch` and
+`WikipediaSearch` of `perdure.hosts` search. `perdure.testing.ScriptedWeb` does both for tests.
 """
 
 from collections.abc import Callable, Sequence

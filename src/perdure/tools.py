@@ -1,0 +1,75 @@
+"""Ready tools and bundles of tools, for agents that work with files, commands, the web and other agents."""
+
+from ._facade import export
+
+NAMES_BY_MODULE = {
+    "._context.history.long_results": ("LargeResults",),
+    "._core.model.wrappers": ("ToolWrapper", "after", "around", "before", "timed", "truncated"),
+    "._core.schema.parameters": (
+        "build_parameters_from_json_schema",
+        "check_value",
+        "convert_value",
+        "json_schema_for_type",
+        "parameters_from_function",
+    ),
+    "._core.tools.tool": ("Effect", "Finish", "Prepare", "Skip", "tool_from_schema"),
+    "._core.tools.worker.threads": ("set_tool_threads",),
+    "._core.values.jsonable": ("to_jsonable",),
+    "._runtime.subagents.delegation": ("delegation", "orchestrator"),
+    "._runtime.subagents.tool": ("AgentFactory", "subagent"),
+    "._tools.basic": ("basic_tools",),
+    "._tools.browser.page_text": ("format_browser_element", "format_browser_snapshot"),
+    "._tools.browser.tools": ("browser_tools",),
+    "._tools.extensions": (
+        "code_mode",
+        "coding",
+        "history",
+        "large_results",
+        "memory",
+        "notebook",
+        "short_results",
+        "tool_search",
+        "tracing",
+    ),
+    "._tools.files.edits": ("EditResult", "TextEdit"),
+    "._tools.files.history": (
+        "FileChange",
+        "FileHistory",
+        "InterruptedRestore",
+        "RestoreStatus",
+        "RestoredFile",
+        "UntrackedCommand",
+    ),
+    "._tools.files.tools": ("edit_tool", "format_page", "list_tool", "read_tool", "write_tool"),
+    "._tools.git.local": ("LocalGit",),
+    "._tools.git.tools": ("git_commit_tool", "git_read_tools"),
+    "._tools.people": ("ask_user", "people_tools", "plan", "post_to_inbox"),
+    "._tools.search.tools": ("format_matches", "glob_tool", "grep_tool"),
+    "._tools.shell.local": ("CommandLimits",),
+    "._tools.shell.parser": ("split_command_line",),
+    "._tools.shell.read_only": ("explain_reading",),
+    "._tools.shell.tools": ("build_output", "code_execution_tool", "exec_tool", "shell_tools"),
+    "._tools.tasks.storage": (
+        "MemoryValues",
+        "ValueStore",
+        "Values",
+        "read_scratchpad",
+        "scratchpad_tools",
+        "write_scratchpad",
+    ),
+    "._tools.tasks.task_list": ("Task", "TaskStatus", "parse_tasks", "task_tools", "update_tasks"),
+    "._tools.tasks.todo": (
+        "RETRY_LIMIT",
+        "TodoItem",
+        "TodoStatus",
+        "parse_todos",
+        "todo_append",
+        "todo_list",
+        "todo_tools",
+        "todo_update",
+    ),
+    "._tools.web.tools": ("format_fetched_page", "format_search_results", "web_fetch_tool", "web_search_tool"),
+}
+"""The public names, by the module that defines them."""
+
+__all__, __getattr__, __dir__ = export(__name__, NAMES_BY_MODULE)
