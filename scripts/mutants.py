@@ -58,18 +58,15 @@ COPIED = (
 NEIGHBOURS: Mapping[str, Sequence[str]] = {
     "core": ["runtime", "logs"],
     "runtime": ["core", "toolkits"],
-    "configuring": ["test_config.py", "cli"],
-    "config.py": ["configuring"],
+    "config": ["configuring", "test_config.py", "cli"],
     "credentials": ["security"],
-    "files": ["context", "security"],
-    "interaction": ["runtime"],
+    "io": ["files", "net", "context", "security", "models"],
+    "mcp": ["mcp_server"],
+    "people": ["interaction", "runtime"],
     "models": ["wire"],
-    "net": ["models"],
-    "replaying": ["test_replay.py", "testing/test_replay.py", "cli/test_replay.py"],
-    "store_maintenance.py": ["stores", "cli"],
-    "session_transfer.py": ["cli"],
     "stores": ["logs"],
-    "toolkits": ["security"],
+    "tools": ["toolkits", "hosts", "security"],
+    "work": ["replaying", "evaluating", "goals", "grading", "memory", "reviewing", "scheduling", "test_replay.py"],
 }
 """The folders and files of tests that are run as well, by the package or module that is changed."""
 MOST_IMPORTING = 30

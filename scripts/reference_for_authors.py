@@ -113,9 +113,7 @@ AUTHOR_PAGES = (
     Page(
         "extending/models.md",
         "Models and wires",
-        "Write a model or a provider. See [how-to/write-a-provider](../../how-to/write-a-provider.md). The wires are "
-        "`perdure.models`, `perdure._models.wires.openai_responses`, "
-        "`perdure._models.wires.anthropic`, `perdure._models.wires.gemini` and `perdure._models.wires.bedrock`; each has a `WIRE`.",
+        "Write a model or a provider. See [how-to/write-a-provider](../../how-to/write-a-provider.md).",
         (
             "perdure._core.model.protocol.Model",
             "perdure._core.model.protocol.Request",
@@ -130,7 +128,7 @@ AUTHOR_PAGES = (
             "perdure._models.endpoint.wire.Decoder",
             "perdure._models.endpoint.wire.EncodedRequest",
             "perdure._models.endpoint.memo.EncodingMemo",
-            "perdure._models.wires.openai_chat.WIRE",
+            "perdure._models.endpoint.wire.load_wire",
             "perdure._models.endpoint.auth.Auth",
             "perdure._models.endpoint.auth.FixedHeaders",
             "perdure._models.wires.openai_chat.settings.ReasoningProfile",

@@ -31,7 +31,8 @@ NAMES_BY_MODULE = {
     "._models.endpoint.profile": ("Profile",),
     "._models.endpoint.think_tags": ("with_think_tags",),
     "._models.endpoint.throttle": ("Throttle", "set_api_key_limits"),
-    "._models.endpoint.wire": ("Decoder", "EncodedRequest", "Wire"),
+    "._models.endpoint.wire": ("Decoder", "EncodedRequest", "Wire", "load_wire"),
+    "._models.local.model": ("open_local",),
     "._models.probe.endpoint": ("ProbeResult", "probe"),
     "._models.registry": (
         "ModelFactory",
@@ -43,7 +44,6 @@ NAMES_BY_MODULE = {
         "register",
         "set_price",
     ),
-    "._models.wires.openai_chat": ("WIRE",),
     "._models.wires.openai_chat.settings": (
         "ReasoningProfile",
         "add_template_kwargs",

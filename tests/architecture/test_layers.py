@@ -27,15 +27,20 @@ def lint(python_path) -> subprocess.CompletedProcess:
     )
 
 
+PACKAGES = dict.fromkeys(["_core/__init__", "_runtime/agent/__init__", "_runtime/session/__init__"], "")
+"""The packages that a contract is about, which must exist."""
+
+
 @pytest.fixture
 def package(tmp_path):
-    """Writes a package `perdure` with these modules, core among them, and gives the folder it lies in."""
+    """Writes a package `perdure` with these modules, the kernel among them, and gives the folder it lies in."""
 
     def write(sources: dict[str, str]):
-        for name, source in {"__init__": "", "core/__init__": "", "runtime/__init__": "", **sources}.items():
+        for name, source in {"__init__": "", **PACKAGES, **sources}.items():
             path = tmp_path / "perdure" / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
-            (path.parent / "__init__.py").touch()
+            for folder in path.relative_to(tmp_path).parents[:-1]:
+                (tmp_path / folder / "__init__.py").touch()
             path.write_text(source, encoding="utf-8")
         return tmp_path
 
@@ -51,19 +56,20 @@ def test_the_allowed_directions_are_allowed(package):
     result = lint(
         package(
             {
-                "core/run": "",
-                "net/http_transport": "import perdure._core.run.run",
-                "toolkits/web": "import perdure._io.http.pooled",
-                "models/demo_model": "import perdure._core.run.run",
-                "runtime/agent_spec": "import perdure.toolkits.web, perdure._models.local.demo_model",
-                "runtime/run_builder": "import perdure._runtime.agent.spec",
-                "runtime/driver": "import perdure._runtime.agent.build",
-                "runtime/session": "import perdure._runtime.session.driver",
-                "runtime/subagents/as_tool": "import perdure._runtime.session.session",
-                "runtime/agent": "import perdure._runtime.subagents.tool",
-                "config": "import perdure._runtime.agent.agent",
-                "cli/main": "import perdure._config.load",
-                "testing/scripted": "import perdure._cli.main",
+                "_core/run/run": "",
+                "_io/http/pooled": "import perdure._core.run.run",
+                "_tools/web/tools": "import perdure._io.http.pooled",
+                "_models/local/demo": "import perdure._core.run.run",
+                "_runtime/agent/spec": "import perdure._models.local.demo",
+                "_runtime/agent/build": "import perdure._runtime.agent.spec, perdure._tools.web.tools",
+                "_runtime/session/driver": "import perdure._runtime.agent.build",
+                "_runtime/session/session": "import perdure._runtime.session.driver",
+                "_runtime/subagents/tool": "import perdure._runtime.session.session",
+                "_runtime/agent/agent": "import perdure._runtime.subagents.tool",
+                "_config/load": "import perdure._runtime.agent.agent",
+                "_cli/main": "import perdure._config.load",
+                "_testing/model": "import perdure._cli.main",
+                "testing": "import perdure._testing.model",
             }
         )
     )
@@ -73,17 +79,18 @@ def test_the_allowed_directions_are_allowed(package):
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("core/run", "net/http_transport"),
-        ("core/run", "models/demo_model"),
-        ("net/http_transport", "stores/memory"),
-        ("models/demo_model", "stores/memory"),
-        ("models/demo_model", "runtime/agent"),
-        ("runtime/session", "runtime/agent"),
-        ("runtime/driver", "runtime/session"),
-        ("runtime/run_builder", "runtime/driver"),
-        ("runtime/driver", "runtime/subagents/crew"),
-        ("runtime/session", "cli/main"),
-        ("cli/main", "testing/scripted"),
+        ("_core/run/run", "_io/http/pooled"),
+        ("_core/run/run", "_models/local/demo"),
+        ("_io/http/pooled", "_stores/memory"),
+        ("_models/local/demo", "_stores/memory"),
+        ("_models/local/demo", "_runtime/agent/agent"),
+        ("_runtime/agent/build", "_runtime/agent/agent"),
+        ("_runtime/agent/spec", "_runtime/agent/build"),
+        ("_runtime/session/driver", "_runtime/session/session"),
+        ("_runtime/session/channel", "_runtime/session/driver"),
+        ("_runtime/session/session", "_cli/main"),
+        ("_cli/main", "_testing/model"),
+        ("_stores/memory", "stores"),
     ],
 )
 def test_a_wrong_direction_is_refused(package, importer, imported):
@@ -171,8 +178,7 @@ OWN_FILES = {
     "perdure._cli.run.trace": "a file that the user names on the command line",
     "perdure._cli.sessions.trace": "a file that the user names on the command line",
     "perdure._cli.sessions.transfer": "a file that the user names on the command line",
-    "perdure._core.permission.targets.path": "what `perdure.files`, or a gate, has resolved and checked",
-    "perdure._core.permission.targets.path": "the target that a gate has seen",
+    "perdure._core.permission.targets.path": "what `perdure._io.files`, or a gate, has resolved and checked",
     "perdure._core.tools.worker.main": "the null device, in the place of standard input",
     "perdure._work.judging.evals.page": "the parts of the page, which are in the package",
     "perdure._work.goals.worktree": "the ignore file beside the worktrees of goals",
@@ -202,7 +208,7 @@ OWN_FILES = {
     "perdure._tracing.collect.tracer": "a file that the program names",
     "perdure._tracing.view.page_parts": "the colours of pages, which are in the package",
 }
-"""Modules that open files of their own; everything that a project or a model names goes through `perdure.files`."""
+"""Modules that open files of their own; everything that a project or a model names goes through `perdure._io.files`."""
 
 
 PAST_THE_LIMITS = {
@@ -243,11 +249,12 @@ def is_of_run(node: ast.Attribute) -> bool:
 
 
 def test_files_that_others_name_are_opened_by_one_package():
-    """Links, sizes and names that mean secrets are decided in `perdure.files`, and nowhere else."""
+    """Links, sizes and names that mean secrets are decided in `perdure._io.files`, and nowhere else."""
     found = {
         module.name for module in modules() for node in module.nodes if isinstance(node, ast.Call) and is_opening(node)
     }
-    stores = {name for name in found if name.startswith(("perdure.stores.", "perdure.testing.", "perdure.files."))}
+    own = ("perdure._stores.", "perdure._testing.", "perdure._io.files.", "perdure._io.home.")
+    stores = {name for name in found if name.startswith(own)}
     strangers = found - stores - {*OWN_FILES} - {"perdure._tools.basic"}  # `ConfinedTextFolder.read_text`
     assert sorted(strangers) == []
     assert sorted({*OWN_FILES} - found) == []

@@ -32,7 +32,7 @@ def test_a_module_that_imports_names_at_their_first_use_lists_them_all():
     lazy = [
         import_module(module.name)
         for module in modules()
-        if any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in module.tree.body)
+        if any(isinstance(node, ast.Name) and node.id == "__getattr__" for node in ast.walk(module.tree))
     ]
     assert lazy
     assert [each.__name__ for each in lazy if not {*each.__all__} <= {*dir(each)}] == []

@@ -19,9 +19,9 @@ import click
 
 import perdure
 from perdure._cli.main import root_command
-from perdure._core.values import event as events
 from perdure._runtime.agent import agent
 from perdure._runtime.session import session
+from scripts.exports import list_public_modules
 
 
 class Missing(Exception):
@@ -74,8 +74,8 @@ def look_up(node: ast.expr) -> Any:
 
 
 def name_of_ours(name: str) -> Any:
-    """A public name, a kind of event, something built in, or a module of Python."""
-    for place in (perdure, events, builtins):
+    """A public name, something built in, or a module of Python."""
+    for place in (*map(importlib.import_module, list_public_modules()), builtins):
         if hasattr(place, name):
             return getattr(place, name)
     if name == "perdure" or name in sys.stdlib_module_names:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from perdure import Agent, AuthFailed, ConfigError, Limits, Outcome, ProviderDown, Status, StopReason
-from perdure._engines import registry
 from perdure.engines import Run, list_engine_names, open_engine, planner, react, register_engine
 from perdure.events import MessageAdded, RunEnded, RunStarted, TextDelta, ToolFinished, ToolStarted
 from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
@@ -224,10 +223,3 @@ async def test_a_denied_call_is_a_result_in_every_engine(engine: str) -> None:
     assert results
     assert not {*results} & {Status.OK}
     assert not world.effects
-
-
-def test_the_module_of_engines_lists_what_it_has_to_offer() -> None:
-    assert dir(registry) == sorted(registry.__all__)
-    with pytest.raises(AttributeError) as raised:
-        registry.nothing  # noqa: B018 - the access itself is tested
-    assert str(raised.value) == "module 'perdure.engines' has no attribute 'nothing'"

@@ -15,8 +15,8 @@ import msgspec
 from perdure import Agent, EffectNotStarted, PerdureError, Permissions, StopReason, ToolContext, Usage, tool
 from perdure._core.values.clock import new_id
 from perdure._models.wires.anthropic import WIRE as ANTHROPIC
+from perdure._models.wires.openai_chat import WIRE as OPENAI
 from perdure.events import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
-from perdure.models import WIRE as OPENAI
 from perdure.models import EncodingMemo, ModelInfo, Profile, Request, Wire
 from perdure.people import Choice
 from perdure.permissions import later

@@ -16,10 +16,10 @@ from perdure._models.wires.anthropic import WIRE as ANTHROPIC
 from perdure._models.wires.bedrock import WIRE as BEDROCK
 from perdure._models.wires.gemini import WIRE as GEMINI
 from perdure._models.wires.ollama import WIRE as OLLAMA
+from perdure._models.wires.openai_chat import WIRE as CHAT
 from perdure._models.wires.openai_responses import WIRE as RESPONSES
 from perdure._models.wires.vertex import WIRE as VERTEX
 from perdure.events import ReplyFinished
-from perdure.models import WIRE as CHAT
 from perdure.models import Profile, Wire, assemble_reply
 
 Json: TypeAlias = dict[str, Any]

@@ -26,7 +26,7 @@ from perdure import (
 )
 from perdure._core.values.clock import SystemClock
 from perdure._io.http.sse import SseParser
-from perdure._models.builder import load_wire
+from perdure._models.endpoint.wire import load_wire
 from perdure._models.provider_errors.classify import classify_error
 from perdure.events import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled, TextDelta
 from perdure.models import (

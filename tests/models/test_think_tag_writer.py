@@ -3,7 +3,6 @@
 import pytest
 
 from perdure import Agent, Citation, Message, Settings, Text, Thinking, ToolCall, Usage
-from perdure._models.builder import load_wire
 from perdure._models.catalogue.entry import WireName
 from perdure._models.endpoint.think_tags import (
     ThinkingToTagsConverter,
@@ -11,6 +10,7 @@ from perdure._models.endpoint.think_tags import (
     remove_think_tags,
     shift_citation,
 )
+from perdure._models.endpoint.wire import load_wire
 from perdure.events import (
     CitationAdded,
     ModelEvent,

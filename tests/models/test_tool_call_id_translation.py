@@ -9,7 +9,7 @@ import pytest
 
 from perdure import Agent, Message, Text, ToolCall, ToolResult, tool, tool_message, user
 from perdure._core.model.protocol import sanitize_reply
-from perdure._models.builder import load_wire
+from perdure._models.endpoint.wire import load_wire
 from perdure._models.wires.tools import CallIdTranslator
 from perdure.models import EncodingMemo, Profile, Request
 from perdure.testing import ScriptedModel

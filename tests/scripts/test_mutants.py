@@ -91,7 +91,7 @@ def test_places_are_counted_in_characters_where_the_source_is_not_ascii():
 
 
 def test_every_mutant_that_is_drawn_is_python_and_differs():
-    sample = draw_sample(ROOT, ["core", "stores/file"], 100, 1)
+    sample = draw_sample(ROOT, ["_core", "_stores/file"], 100, 1)
     assert len(set(sample)) == 100
     for mutant in sample:
         source = (ROOT / mutant.path).read_text(encoding="utf-8")
@@ -100,8 +100,8 @@ def test_every_mutant_that_is_drawn_is_python_and_differs():
 
 
 def test_a_module_that_is_not_there_is_named():
-    with pytest.raises(SystemExit, match=r"there is no src/perdure/core/lopp\.py"):
-        find_mutants(ROOT, ["core/lopp"])
+    with pytest.raises(SystemExit, match=r"there is no src/perdure/_core/lopp\.py"):
+        find_mutants(ROOT, ["_core/lopp"])
 
 
 def test_the_tests_of_a_module_come_first_and_then_those_of_its_folder_and_neighbours():
@@ -259,7 +259,7 @@ def test_each_file_that_tests_read_is_copied_for_without_it_they_would_kill_ever
 
 def test_the_same_seed_draws_the_same_mutants_and_the_seed_is_always_told(capsys):
     for _ in range(2):
-        assert mutants.main("core/fold", "--count", "5", "--seed", "7", "--list") == 0
+        assert mutants.main("_core/log/fold", "--count", "5", "--seed", "7", "--list") == 0
     first, second = capsys.readouterr().out.split("mutants: ")[1:]
     assert first == second
     assert "--seed 7" in first
@@ -273,5 +273,5 @@ def test_too_few_killed_mutants_fail(monkeypatch, capsys, at_least, exit_code):
         yield Trial(sample[1], "survived", "3 test files passed")
 
     monkeypatch.setattr(mutants, "try_mutants", tried)
-    assert mutants.main("core/fold", "--count", "2", "--seed", "7", "--at-least", at_least) == exit_code
+    assert mutants.main("_core/log/fold", "--count", "2", "--seed", "7", "--at-least", at_least) == exit_code
     assert "mutants: 1 of 2 killed (50 %), 0 not counted, --seed 7" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import ConfigError, _stores
+from perdure import ConfigError
 from perdure.stores import FileStore, MemoryStore, SqliteStore, open_store
 
 
@@ -88,15 +88,6 @@ def test_windows_has_no_store_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
         open_store("file:x")
     text = "a store of files needs file locks that Windows does not have: use 'sqlite:PATH'"
     assert str(refused.value) == text
-
-
-def test_the_package_lists_its_names_and_has_no_others() -> None:
-    names = ["SessionDocumentStore", "derive_subagent_session", "listened", "namespaced", "open_store"]
-    assert dir(_stores) == names
-    assert [getattr(_stores, name).__name__ for name in names] == names
-    with pytest.raises(AttributeError) as missing:
-        _stores.closed_store  # noqa: B018
-    assert str(missing.value) == "module 'perdure.stores' has no attribute 'closed_store'"
 
 
 @pytest.mark.parametrize("missing", ["acquire", "append", "read", "list"])

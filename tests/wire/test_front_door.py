@@ -15,8 +15,8 @@ import pytest
 from perdure import Agent, EmptyReply, Message, ModelError, Outcome, StopReason, Usage
 from perdure._core.model.protocol import sanitize_reply
 from perdure._core.values.message import is_empty
-from perdure._models.builder import load_wire
 from perdure._models.catalogue.providers import find_provider
+from perdure._models.endpoint.wire import load_wire
 from perdure._models.provider_errors.classify import classify_error
 from perdure.events import ReplyDiscarded, RetryScheduled
 from perdure.models import (

@@ -16,8 +16,8 @@ import pytest
 from msgspec.structs import replace
 
 from perdure import Agent, BadRequest, ContextOverflow, Message, OutputSpec, Settings, StopReason, assistant, user
-from perdure._models.builder import load_wire
 from perdure._models.endpoint.json_tools import build_reply_schema
+from perdure._models.endpoint.wire import load_wire
 from perdure._models.local.weights import find_weights
 from perdure.events import ReplyFinished, TextDelta
 from perdure.models import HttpModel, Model, Profile, Request, assemble_reply, gated, json_tools

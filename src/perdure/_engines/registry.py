@@ -13,58 +13,20 @@ is a private run below a path in the log of the session.
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 from perdure._core.run.loop import react
 from perdure._core.run.spec import Engine
 from perdure._core.values import checks
 from perdure._core.values.error import ConfigError
 
-if TYPE_CHECKING:
-    from .autonomous import autonomous as autonomous
-    from .chain_of_thought import chain_of_thought as chain_of_thought
-    from .passthrough import passthrough as passthrough
-    from .planner import planner as planner
-    from .reflect import reflect as reflect
-
-__all__ = [
-    "EngineFactory",
-    "autonomous",
-    "chain_of_thought",
-    "list_engine_names",
-    "open_engine",
-    "passthrough",
-    "planner",
-    "react",
-    "reflect",
-    "register_engine",
-]
-
 EngineFactory: TypeAlias = Callable[[], Engine]
 """Builds an engine, for an agent that names it."""
 
-_BUILT_IN = {
-    "autonomous": "perdure.engines",
-    "chain_of_thought": "perdure.engines",
-    "passthrough": "perdure.engines",
-    "planner": "perdure.engines",
-    "reflect": "perdure.engines",
-}
-"""The module of each built-in engine, which is imported at its first use."""
+_BUILT_IN = ("autonomous", "chain_of_thought", "passthrough", "planner", "reflect")
+"""The engines of ours that are modules beside this one, each imported at its first use."""
 _factories: dict[str, EngineFactory] = {}
 """The engines that a program has registered."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _BUILT_IN:
-        raise AttributeError(f"module 'perdure.engines' has no attribute {name!r}")
-    value = getattr(import_module(_BUILT_IN[name]), name)
-    globals()[name] = value  # so that the next use does not call this
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
 
 
 def list_engine_names() -> list[str]:
@@ -103,7 +65,7 @@ def open_engine(spec: str | Engine) -> Engine:
             f"there is no engine {spec!r}: {near}known are {', '.join(list_engine_names())}; "
             "register_engine(name, factory) adds one"
         )
-    engine: Engine = getattr(import_module(_BUILT_IN[spec]), spec)()
+    engine: Engine = getattr(import_module(f".{spec}", __package__), spec)()
     return engine
 
 

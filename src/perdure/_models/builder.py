@@ -29,24 +29,10 @@ from .endpoint.think_tags import with_think_tags
 
 if TYPE_CHECKING:
     from .endpoint.model_list import ListedModel
-    from .endpoint.wire import Wire
 
 DEFAULT_ATTEMPTS = 4
 """Default number of attempts for a request that fails with a retryable error."""
 _DEFAULT_WIRE: WireName = "openai_chat"
-_WIRES: Mapping[WireName, str] = {
-    "openai_chat": "perdure.models",
-    "openai_responses": "perdure._models.wires.openai_responses",
-    "anthropic": "perdure._models.wires.anthropic",
-    "gemini": "perdure._models.wires.gemini",
-    "vertex": "perdure._models.wires.vertex",
-    "bedrock": "perdure._models.wires.bedrock",
-    "ollama": "perdure._models.wires.ollama",
-    "codex": "perdure._models.wires.codex",
-    "local": "perdure._models.local",
-    "demo": "perdure._models.registry.demo",
-}
-"""The package of each wire, which is imported at its first use."""
 """API format of a URL about which nothing else is known."""
 _OPENAI_WIRES = frozenset({"openai_chat", "openai_responses"})
 """API formats that share the names of their dialects."""
@@ -163,22 +149,13 @@ def build_model(
     wire = kept.wire if kept else provider.wire
     base = get_wire_base_url(url, wire)
     opened: Model = HttpModel(
-        load_wire(wire), profile, base_url=base, auth=auth, throttle=options.throttle, transport=options.transport
+        wire, profile, base_url=base, auth=auth, throttle=options.throttle, transport=options.transport
     )
     if profile.tools == "json":
         from .endpoint.json_tools import json_tools
 
         opened = json_tools(opened)
     return retried(with_think_tags(opened), attempts=options.attempts)
-
-
-def load_wire(name: WireName) -> "Wire":
-    """Import and return the wire (API format) with this name."""
-    from importlib import import_module
-
-    module: Any = import_module(_WIRES[name])
-    wire: Wire = module.WIRE
-    return wire
 
 
 def _build_profile(provider: Provider, model: str, url: str, overrides: Mapping[str, Any]) -> Profile:

@@ -12,42 +12,12 @@ place in its parent's store, and `listened` calls a function for each entry.
 """
 
 import sys
-from typing import TYPE_CHECKING
 
 from perdure._core.log.store import Store
 from perdure._core.values.error import ConfigError
 from perdure._io.home.paths import expand_user_path
 
-if TYPE_CHECKING:
-    from .documents import SessionDocumentStore as SessionDocumentStore
-    from .wrappers.listened import listened as listened
-    from .wrappers.namespace import derive_subagent_session as derive_subagent_session
-    from .wrappers.namespace import namespaced as namespaced
-
-__all__ = ["SessionDocumentStore", "derive_subagent_session", "listened", "namespaced", "open_store"]
-
-_HOMES = {
-    "SessionDocumentStore": "perdure.stores",
-    "derive_subagent_session": "perdure.stores",
-    "listened": "perdure.stores",
-    "namespaced": "perdure.stores",
-}
 _KNOWN = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
-
-
-def __getattr__(name: str) -> object:
-    module = _HOMES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'perdure.stores' has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(module), name)
-    globals()[name] = value  # so that the next use does not call this
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
 
 
 def open_store(spec: str | Store) -> Store:

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from perdure import Message
+from perdure._models.wires.openai_chat import WIRE
 from perdure.events import ModelEvent, ReplyFinished
-from perdure.models import WIRE, EncodingMemo, Profile, Request, assemble_reply
+from perdure.models import EncodingMemo, Profile, Request, assemble_reply
 
 PROFILE = Profile(provider="openai", model="gpt-4.1", dialect="openai", documents=True, audio=True)
 

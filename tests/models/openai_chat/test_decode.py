@@ -17,11 +17,12 @@ from perdure import (
     ToolCall,
     Usage,
 )
+from perdure._models.wires.openai_chat import WIRE
 from perdure._models.wires.openai_chat.chunks import FunctionPiece, ToolCallPiece
 from perdure._models.wires.openai_chat.reply import ToolCallAccumulator, parse_usage
 from perdure._models.wires.openai_chat.reply_fields import parse_annotation, parse_source_lists
 from perdure.events import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure.models import WIRE, Profile
+from perdure.models import Profile
 from tests.doubles import LineCount
 from tests.models.openai_chat.material import PROFILE, chunk, heard, message_of, stream, whole
 

@@ -26,11 +26,12 @@ from perdure import (
 from perdure._core.values.message import Part
 from perdure._models.endpoint.memo import ProviderRuleError
 from perdure._models.wires.attachments import describe_unsupported_media
+from perdure._models.wires.openai_chat import WIRE
 from perdure._models.wires.openai_chat.dialect import ChatDialect
 from perdure._models.wires.openai_chat.encode import encode_tools
 from perdure._models.wires.openai_chat.messages import ChatMessageEncoder
 from perdure._models.wires.openai_chat.settings import encode_settings
-from perdure.models import WIRE, EncodingMemo, Profile, Request, ToolSpec
+from perdure.models import EncodingMemo, Profile, Request, ToolSpec
 from tests.models.openai_chat.material import PROFILE, body_of
 
 ADD = ToolSpec("add", "Add numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure.models import WIRE, Profile
+from perdure._models.wires.openai_chat import WIRE
+from perdure.models import Profile
 from tests.models.openai_chat.material import PROFILE
 
 USER = {"role": "user", "content": "Hi"}

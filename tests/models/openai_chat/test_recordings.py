@@ -19,9 +19,10 @@ from perdure import (
 )
 from perdure._core.model.protocol import sanitize_reply
 from perdure._models.provider_errors.classify import classify_error
+from perdure._models.wires.openai_chat import WIRE
 from perdure._models.wires.openai_chat.decode import ChatDecoder
 from perdure.events import ModelEvent, ReplyFinished
-from perdure.models import WIRE, EncodingMemo, Profile, Request, assemble_reply
+from perdure.models import EncodingMemo, Profile, Request, assemble_reply
 from tests.models.openai_chat.oracle import Told, meaning, told
 from tests.models.openai_chat.reading import (
     instructions_of,

@@ -10,10 +10,10 @@ import pytest
 
 from perdure import AuthFailed, ConfigError, RateLimited, ToolCall, assistant, user
 from perdure._io.http.transport import NetError
-from perdure._models.builder import load_wire
 from perdure._models.catalogue.saved_profiles import load_profile
 from perdure._models.endpoint.auth import ApiKey
 from perdure._models.endpoint.memo import ProviderRuleError
+from perdure._models.endpoint.wire import load_wire
 from perdure._models.probe.client import MAX_REQUESTS, ProbeClient
 from perdure._models.probe.experiments import KEYWORDS, build_red_png, find_used_keywords
 from perdure.events import TextDelta

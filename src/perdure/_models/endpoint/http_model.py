@@ -39,7 +39,7 @@ from .profile import Profile
 from .rejections import NextForm, RefusedForms, RejectedTools, find_next_form
 from .throttle import Throttle, get_shared_throttle
 from .throttle_state import RequestSlot, WaitReason
-from .wire import Decoder, EncodedRequest, Wire
+from .wire import Decoder, EncodedRequest, Wire, load_wire
 
 PROGRESS_SECONDS = 600.0
 """Timeout of a response that sends pings but no content."""
@@ -62,7 +62,7 @@ class HttpModel:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: Wire | str,
         profile: Profile,
         *,
         base_url: str,
@@ -72,8 +72,8 @@ class HttpModel:
         progress_seconds: float = PROGRESS_SECONDS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Create the model. By default, connections (`transport`) and rate limits (`throttle`) are shared by the
-        process.
+        """Create the model. The wire is the name of one, such as `openai_chat`, or an object of your own. By default,
+        connections (`transport`) and rate limits (`throttle`) are shared by the process.
 
         The query of `base_url`, if any, is sent with every request.
         """
@@ -83,7 +83,7 @@ class HttpModel:
         """Model info for `model_info`."""
         base, _, self._query = base_url.partition("?")
         self._base = base.rstrip("/")
-        self._wire = wire
+        self._wire = load_wire(wire) if isinstance(wire, str) else wire
         self._auth = auth or FixedHeaders({})
         self._transport = transport or get_shared_transport()
         self._throttle = throttle or get_shared_throttle(self._base, self._auth.identity)

@@ -4,19 +4,25 @@
     decoder     the bytes of the response, as they arrive -> events
     lint        the rules of the provider for a whole body, checked offline: they explain a request that was refused
 
-Each wire is a package beside this module. Differences between providers of one wire are in their `Profile`.
+Each wire is a package or module in `wires`, and `load_wire` finds it by its name. Differences between providers of one
+wire are in their `Profile`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from perdure._core.model.protocol import Request
+from perdure._core.values import checks
 from perdure._core.values.event import ModelEvent
 
 from .memo import EncodingMemo
 from .profile import Profile
+
+WIRES: Final = ("anthropic", "bedrock", "codex", "gemini", "ollama", "openai_chat", "openai_responses", "vertex")
+"""The names of our wires, each a package or module that is imported at its first use."""
 
 
 class EncodedRequest(Struct, frozen=True):
@@ -66,3 +72,14 @@ class Wire(Protocol):
     def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
         """Return a sentence for each rule of the provider that a request body breaks; empty if it would be accepted."""
         ...
+
+
+def load_wire(name: str) -> Wire:
+    """Import and return the wire with this name, such as `openai_chat`. Raises `ConfigError` for an unknown name."""
+    if name not in WIRES:
+        near = checks.suggest_name(name, WIRES)
+        checks.raise_config_error(
+            "load_wire", "name", name, f"there is no such wire: {near}known are {', '.join(WIRES)}"
+        )
+    wire: Wire = import_module(f"perdure._models.wires.{name}").WIRE
+    return wire

@@ -16,7 +16,6 @@ from perdure._core.values.message import Message, StopReason, ToolResult, assist
 from perdure._models.endpoint.http_model import HttpModel
 from perdure._models.endpoint.json_tools import json_tools
 from perdure._models.endpoint.profile import Profile
-from perdure._models.wires.openai_chat import WIRE
 
 from .llama import DEFAULT_SLOTS, BackendOptions, InProcessTransport, get_default_thread_count
 from .tool_choice import choose_tool, restrict_tool_values
@@ -251,7 +250,9 @@ def build_local_model(name: str, *, context_tokens: int | None, slots: int | Non
     weights = find_weights(name)
     context = context_tokens or min(weights.context_tokens or _UNKNOWN_CONTEXT, MAX_DEFAULT_CONTEXT)
     setup = BackendOptions(weights.path, context, slots or DEFAULT_SLOTS, threads or get_default_thread_count())
-    endpoint = HttpModel(WIRE, _build_profile(weights, context), base_url="local:", transport=InProcessTransport(setup))
+    endpoint = HttpModel(
+        "openai_chat", _build_profile(weights, context), base_url="local:", transport=InProcessTransport(setup)
+    )
     model = json_tools(_with_default_settings(endpoint, context))
     return adapt_to_small_model(model, context) if weights.name == PACKAGED_NAME else model
 

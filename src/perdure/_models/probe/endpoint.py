@@ -16,13 +16,13 @@ from msgspec import Struct
 from perdure._core.values.clock import SYSTEM_CLOCK, Clock
 from perdure._core.values.error import BadRequest, ConfigError
 from perdure._io.http.transport import Transport
-from perdure._models.builder import load_wire
 from perdure._models.catalogue.base_url import get_host, get_wire_base_url, normalize_base_url
 from perdure._models.catalogue.entry import WireName
 from perdure._models.catalogue.families import get_capability_fields
 from perdure._models.catalogue.saved_profiles import SavedProfile, save_profile
 from perdure._models.endpoint.auth import ApiKey, key_header_for
 from perdure._models.endpoint.profile import Profile
+from perdure._models.endpoint.wire import load_wire
 
 from .client import MAX_REQUESTS, ProbeClient, ProbeReply, RequestLimitReached
 from .experiments import (
