@@ -621,7 +621,7 @@ USER_PAGES = (
             "perdure._core.model.protocol.Price",
             "perdure._core.model.protocol.ModelInfo",
             "perdure._models.registry.open_model",
-            "perdure._models.local.model.open_local",
+            "perdure._models.local.open_local",
             "perdure._models.registry.openai_compatible",
             "perdure._models.registry.providers",
             "perdure._models.registry.list_provider_statuses",

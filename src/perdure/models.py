@@ -32,7 +32,7 @@ NAMES_BY_MODULE = {
     "._models.endpoint.think_tags": ("with_think_tags",),
     "._models.endpoint.throttle": ("Throttle", "set_api_key_limits"),
     "._models.endpoint.wire": ("Decoder", "EncodedRequest", "Wire", "load_wire"),
-    "._models.local.model": ("open_local",),
+    "._models.local": ("open_local",),
     "._models.probe.endpoint": ("ProbeResult", "probe"),
     "._models.registry": (
         "ModelFactory",
