@@ -85,7 +85,7 @@ def test_a_store_is_closed_after_the_work(monkeypatch):
         async def aclose(self) -> None:
             closed.append("closed")
 
-    monkeypatch.setattr("perdure.stores.open_store", lambda _: Store())
+    monkeypatch.setattr("perdure._stores.open_store", lambda _: Store())
 
     async def work(store: object) -> str:
         assert closed == []

@@ -83,7 +83,7 @@ def test_a_name_that_cannot_be_meant_is_refused(spec, advice):
 
 
 def test_windows_has_no_store_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perdure.stores.sys.platform", "win32")
+    monkeypatch.setattr("perdure._stores.sys.platform", "win32")
     with pytest.raises(ConfigError) as refused:
         open_store("file:x")
     text = "a store of files needs file locks that Windows does not have: use 'sqlite:PATH'"

@@ -16,6 +16,7 @@ from perdure._core.tools.context import D
 from perdure._core.tools.tool import Tool
 from perdure._core.tools.toolbox import Toolbox
 from perdure._core.values import checks
+from perdure._core.values.checks import UnresolvedSignatureMeta
 from perdure._core.values.clock import SYSTEM_CLOCK, Clock
 from perdure._core.values.error import ContextOverflow, ShuttingDown
 from perdure._core.values.event import PermissionDecided
@@ -89,7 +90,7 @@ ToolCaller: TypeAlias = Callable[["Run", Sequence[tuple[str, Mapping[str, Any]]]
 """Carries out tool calls of an engine, each given by name and arguments; returns their results in the same order."""
 
 
-class PrivateRunTask(Struct, frozen=True, kw_only=True, eq=False):
+class PrivateRunTask(Struct, frozen=True, kw_only=True, eq=False, metaclass=UnresolvedSignatureMeta):
     """A task that an engine gives the model in a private run, outside the conversation: name, prompt and limits.
 
     The private run sees the conversation up to here, followed by the prompt. Nothing of it becomes part of the
@@ -220,7 +221,7 @@ class RunOptions(Struct, Generic[D], kw_only=True, eq=False, dict=True):
     """The source of time, such as `perdure.testing.FakeClock()` in tests."""
 
 
-class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
+class RunSpec(Struct, frozen=True, kw_only=True, eq=False, metaclass=UnresolvedSignatureMeta):
     """The settings of a run: those of its agent, extensions and session, and the overrides for this run, combined."""
 
     options: RunOptions[Any]
@@ -266,7 +267,7 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     """Builds the private runs of the engine."""
 
 
-class RunPlace(Struct, frozen=True, kw_only=True, eq=False):
+class RunPlace(Struct, frozen=True, kw_only=True, eq=False, metaclass=UnresolvedSignatureMeta):
     """The environment of a run: its session, log, watchers, mailbox and parent run."""
 
     session_id: str
