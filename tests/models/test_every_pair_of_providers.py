@@ -18,9 +18,9 @@ import pytest
 
 from perdure import Document, Image, Message, Settings, Text, ToolResult, user
 from perdure._core.model.protocol import sanitize_reply
-from perdure._models import builder
 from perdure._models.catalogue.entry import Provider
 from perdure._models.catalogue.providers import PROVIDERS
+from perdure._models.endpoint.wire import load_wire
 from perdure._models.wires.openai_chat.dialect import get_dialect
 from perdure.models import EncodingMemo, Request, Wire
 from tests.models import authors
@@ -77,7 +77,7 @@ def list_authors() -> Iterator[Author]:
     for provider in PROVIDERS:
         if provider.wire in {"local", "demo"}:
             continue
-        wire: Wire = builder.load_wire(provider.wire)
+        wire: Wire = load_wire(provider.wire)
         for model in [provider.default_model or provider.example_model, *OTHER_MODELS.get(provider.name, ())]:
             adapted = builder._adapt_to_model(provider, model)
             profile = builder._build_profile(adapted, model, provider.base_url, {})

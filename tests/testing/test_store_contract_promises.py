@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-import perdure.testing
+from perdure._testing import store_contract
 from perdure.stores import SqliteStore
 from perdure.testing import check_store
 
@@ -37,7 +37,7 @@ class RecordedStore(SqliteStore):
         while frame.f_code.co_name.startswith("<") and frame.f_back is not None:  # a comprehension of Python 3.11
             frame = frame.f_back
         check = frame.f_code
-        if not Path(check.co_filename).name.startswith("store_contract"):
+        if Path(check.co_filename).parent.name != "store_contract":
             return member
 
         def call(*arguments: Any, **options: Any) -> Any:
@@ -58,11 +58,10 @@ def describe(value: Any) -> str:
 async def list_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return the promises that are checked with a store that can do everything."""
     checked = set[str]()
-    for found in pkgutil.iter_modules(perdure.testing.__path__):
-        if found.name.startswith("store_contract"):
-            module = importlib.import_module(f"perdure.testing.{found.name}")
-            for name in CHECKS & vars(module).keys():
-                monkeypatch.setattr(module, name, record_promise(getattr(module, name), checked))
+    for found in pkgutil.iter_modules(store_contract.__path__):
+        module = importlib.import_module(f"{store_contract.__name__}.{found.name}")
+        for name in CHECKS & vars(module).keys():
+            monkeypatch.setattr(module, name, record_promise(getattr(module, name), checked))
     monkeypatch.setattr(RecordedStore, "calls", set())
     await check_store(lambda: RecordedStore(folder / "sessions.db"), restored=SqliteStore)
     return checked

@@ -28,8 +28,8 @@ def test_the_core_depends_on_nothing_else_of_ours():
     listed = "import sys, perdure._core.run.loop; print(*[name for name in sys.modules if name.startswith('perdure.')])"
     done = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, timeout=60, check=True)
     loaded = {name.split(".")[1] for name in done.stdout.split()}
-    assert "core" in loaded
-    assert loaded <= {"core", "_version"}
+    assert "_core" in loaded
+    assert loaded <= {"_core", "_facade", "_version"}
 
 
 @shows("glue", "package cli", "package cmd", "package cmd/glue", "package examples", "package examples/local-agent")

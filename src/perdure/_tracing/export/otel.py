@@ -351,7 +351,7 @@ class OtelWatcher:
         if isinstance(event, RetryScheduled):
             attributes |= {"perdure.retry.attempt": event.attempt, "perdure.retry.delay_seconds": event.delay_seconds}
         if isinstance(event, FailedOver):
-            attributes |= {"perdure.models.failover.from": event.failed, "perdure.models.failover.to": event.next}
+            attributes |= {"perdure.failover.from": event.failed, "perdure.failover.to": event.next}
         if self._has_content:
             attributes["perdure.error.message"] = event.message
         span = run.span if run.chat is None else run.chat.span

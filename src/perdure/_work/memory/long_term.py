@@ -93,7 +93,7 @@ MAX_ROW: Final = 2**63 - 1
 IMPORTED_AT_ONCE: Final = 500
 """Memories that are imported in one transaction."""
 
-_log = logging.getLogger("perdure.tools.memory")
+_log = logging.getLogger("perdure.memory")
 
 
 class LongTermMemory:
