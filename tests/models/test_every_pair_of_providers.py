@@ -18,6 +18,7 @@ import pytest
 
 from perdure import Document, Image, Message, Settings, Text, ToolResult, user
 from perdure._core.model.protocol import sanitize_reply
+from perdure._models import builder
 from perdure._models.catalogue.entry import Provider
 from perdure._models.catalogue.providers import PROVIDERS
 from perdure._models.endpoint.wire import load_wire
