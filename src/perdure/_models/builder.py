@@ -143,13 +143,14 @@ def build_model(
     `chosen_wire` is the API format that the caller has chosen, which a saved profile does not change.
     """
     from .endpoint.http_model import HttpModel
+    from .endpoint.wire import load_wire
 
     kept = _load_profile(url, model, chosen_wire)
     profile = _build_profile(provider, model, url, {**(kept.profile if kept else {}), **options.profile})
     wire = kept.wire if kept else provider.wire
     base = get_wire_base_url(url, wire)
     opened: Model = HttpModel(
-        wire, profile, base_url=base, auth=auth, throttle=options.throttle, transport=options.transport
+        load_wire(wire), profile, base_url=base, auth=auth, throttle=options.throttle, transport=options.transport
     )
     if profile.tools == "json":
         from .endpoint.json_tools import json_tools
