@@ -144,7 +144,7 @@ def decoded(exchange: Exchange, profile: Profile, data: bytes) -> Message | type
         return type(classify_error(exchange.status, exchange.headers, data, exchange.provider))
 
     def events():
-        decoder = load_wire(WIRES[exchange.api]).decoder(profile, exchange.media_type)  # type: ignore[arg-type]
+        decoder = load_wire(WIRES[exchange.api]).decoder(profile, exchange.media_type)
         yield from decoder.feed(data)
         yield from decoder.end()
 
@@ -186,7 +186,7 @@ def check_counts(outcome: Outcome[Any], used: Usage | None, exchange: Exchange) 
 def check_requests(server: Playback, profile: Profile, exchange: Exchange) -> None:
     """No request breaks a rule of its provider."""
     for received in server.received:
-        assert list(load_wire(WIRES[exchange.api]).lint(received.json(), profile)) == [], exchange.label  # type: ignore[arg-type]
+        assert list(load_wire(WIRES[exchange.api]).lint(received.json(), profile)) == [], exchange.label
 
 
 async def run_at(server: Playback, model: Model) -> tuple[Outcome[Any], Recorder]:
