@@ -1,7 +1,7 @@
 """Bad input to every public name: a typed error where it is given, which says what to do instead.
 
-Each name that `perdure` or `perdure.testing` exports, and many of other public modules, has its place in the table: rows
-of calls that cannot work, or the reason why there are none. A new name without a place fails.
+Each name that `perdure` or `perdure.testing` exports, and many of other public modules, has its place in the table:
+rows of calls that cannot work, or the reason why there are none. A new name without a place fails.
 """
 
 import asyncio
