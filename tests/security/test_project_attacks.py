@@ -32,7 +32,7 @@ def sprung(folder) -> bool:
     return (folder / "sprung").exists()
 
 
-@pytest.mark.parametrize("name", [".mcp.json", "perdure.toml", ".perdure/perdure.toml", ".perdure/_config/load.toml"])
+@pytest.mark.parametrize("name", [".mcp.json", "perdure.toml", ".perdure/perdure.toml", ".perdure/config.toml"])
 def test_cve_2025_61260_servers_of_a_project_are_not_started(clone, tmp_path, name):
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
