@@ -8,7 +8,7 @@ those that only compute, so that no core is left without work at the end. There 
 several wait for processes and disks as much as they compute. Each prints its output when it ends, and all failures are
 listed once more at the very end.
 
-`core` counts the branches of `perdure.core`, which doubles the time of whatever runs, so only the tests in `COUNTED`
+`core` counts the branches of `perdure._core`, which doubles the time of whatever runs, so only the tests in `COUNTED`
 run there. Property-based tests are left out of it: every branch has to be covered by an example that is written down.
 A folder of tests that no job names belongs to `rest`.
 """
@@ -67,7 +67,7 @@ COUNTED = (
     "tests/test_extensions.py",
     "tests/test_shutdown.py",
 )
-"""The tests that together reach every branch of `perdure.core`."""
+"""The tests that together reach every branch of `perdure._core`."""
 
 TRIALS = (
     "tests/faults/test_families.py",

@@ -1,6 +1,6 @@
 """A plugin of pytest that pauses coverage while tests are collected: collecting them takes three times as long with it.
 
-What the modules of `perdure.core` do when they are imported counts all the same: they are imported before.
+What the modules of `perdure._core` do when they are imported counts all the same: they are imported before.
 """
 
 import importlib
@@ -17,8 +17,8 @@ def pytest_collection() -> Iterator[None]:
     counting = coverage.Coverage.current()
     if counting is None:
         return (yield)
-    core = importlib.import_module("perdure.core")
-    for module in pkgutil.walk_packages(core.__path__, "perdure.core."):
+    core = importlib.import_module("perdure._core")
+    for module in pkgutil.walk_packages(core.__path__, "perdure._core."):
         importlib.import_module(module.name)
     counting.stop()
     try:

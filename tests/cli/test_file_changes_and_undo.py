@@ -88,8 +88,8 @@ def test_a_command_that_reads_is_run_and_another_is_not_without_a_person(project
 
 
 def test_without_a_sandbox_the_question_and_the_warning_of_yes_say_so(project, monkeypatch):
-    for place in ("local_shell", "bubblewrap"):
-        monkeypatch.setattr(f"perdure.hosts.{place}.find_bubblewrap", lambda: ((), "bubblewrap is not installed"))
+    for place in ("shell.local", "sandbox.bubblewrap"):
+        monkeypatch.setattr(f"perdure._tools.{place}.find_bubblewrap", lambda: ((), "bubblewrap is not installed"))
     script = [call("bash", command="cat boat.py")]
     assert project("run", "-q", "-s", "s", "--later", "Go.", script=script).exit_code == 3
     assert "There is no sandbox: bubblewrap is not installed." in project("questions", "s").stdout

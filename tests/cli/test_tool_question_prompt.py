@@ -83,8 +83,8 @@ async def test_a_form_asks_field_by_field_and_says_what_it_wants():
     ],
 )
 async def test_no_text_of_a_tool_begins_a_row_however_narrow_the_terminal_is(asked, monkeypatch):
-    for module in ("tool_question_prompt", "display_slot_text", "untrusted_text_frame"):
-        monkeypatch.setattr(f"perdure.cli.{module}.line_width", lambda _: 39, raising=False)
+    for module in ("questions", "slots", "frame"):
+        monkeypatch.setattr(f"perdure._cli.terminal.{module}.line_width", lambda _: 39, raising=False)
     person = Person()
     with pytest.raises(EOFError):
         await ask_question(view(asked), person)
