@@ -3,4 +3,4 @@
 CHANGELOG.md has to agree with it.
 """
 
-__version__ = "0.4.0"
+__version__ = "1.0.0rc1"

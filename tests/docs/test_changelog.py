@@ -3,6 +3,7 @@
 import re
 
 from click.testing import CliRunner
+from packaging.version import Version
 
 from perdure import __version__
 from perdure._cli.main import root_command
@@ -22,7 +23,7 @@ def test_the_newest_version_of_the_changelog_is_that_of_the_package():
 
 
 def test_the_versions_of_the_changelog_descend():
-    numbers = [tuple(map(int, each.split("."))) for each in versions() if each.lower() != "unreleased"]
+    numbers = [Version(each) for each in versions() if each.lower() != "unreleased"]
     assert numbers == sorted(set(numbers), reverse=True)
 
 
