@@ -130,7 +130,7 @@ def test_lines_that_are_empty_or_not_for_ever_grant_nothing(path):
 def test_a_line_that_does_not_say_what_it_covers_is_refused(path):
     path.parent.mkdir()
     path.write_bytes(b'{"scope":"forever","allow":false,"tool":"mail","action":"send","target":"*"}')
-    with pytest.raises(StoreError, match=r"line 1 of the grants .* cannot be parsed \(.*`covers`\): correct it"):
+    with pytest.raises(StoreError, match=r"cannot be parsed \(line 1: .*`covers`\), so it is not used: correct it"):
         GrantFile(path)
 
 

@@ -43,9 +43,7 @@ async def connect_and_list(*servers):
 def find_server_process(program):
     """The process of a server that this test has started."""
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in list_descendants(os.getpid())}
-    (pid,) = [
-        pid for pid, words in commands.items() if program.encode() in words and b"process_supervisor.py" not in words
-    ]
+    (pid,) = [pid for pid, words in commands.items() if program.encode() in words and b"supervisor.py" not in words]
     return pid
 
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from perdure import Agent, Extension, Permissions, allow, ask, deny, tool
-from perdure._runtime.session.permissions import describe_unmatched_rules
+from perdure._runtime.agent.unmatched_rules import describe_unmatched_rules
 from perdure.testing import ScriptedModel
 
 

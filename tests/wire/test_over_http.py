@@ -4,7 +4,6 @@ of the bytes, however they are cut; and where they are cut off, nothing passes f
 
 import asyncio
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from perdure import ModelError, user
 from perdure._models.provider_errors.classify import classify_error
 from perdure.events import ModelEvent, ReplyFinished
-from perdure.models import HttpModel, HttpTransport, Profile, Request, Throttle, Wire, assemble_reply
+from perdure.models import HttpModel, HttpTransport, Profile, Request, Throttle, Wire, assemble_reply, load_wire
 from tests.wire.recordings import LONG, Exchange, recordings
 from tests.wire.server import Playback, Reply, at_random
 
@@ -38,7 +37,7 @@ async def http():
 
 
 def wire_of(api: str) -> Wire:
-    wire: Wire = import_module(f"perdure.models.{WIRES[api]}").WIRE
+    wire: Wire = load_wire(WIRES[api])
     return wire
 
 

@@ -29,7 +29,7 @@ from perdure._people.grants import GrantFile
 from perdure._runtime.agent.agent import Agent
 from perdure._runtime.agent.extension import Extension
 from perdure._runtime.agent.overrides import Overrides
-from perdure._runtime.session.permissions import describe_unmatched_rules, mark_rule_as_told
+from perdure._runtime.agent.unmatched_rules import describe_unmatched_rules, mark_rule_as_told
 from perdure._tools.basic import basic_tools
 
 from .folder_trust import check_folder_trust

@@ -1,6 +1,6 @@
 """Run one command, and end everything that it started when the command ends or the host program dies.
 
-Started as a program of its own: `python -I -S process_supervisor.py CONTROL VARIABLES COMMAND…`. CONTROL is the read
+Started as a program of its own: `python -I -S supervisor.py CONTROL VARIABLES COMMAND…`. CONTROL is the read
 end of a pipe whose write end only the host has: when it writes a byte, the whole tree gets SIGTERM, two seconds, and
 SIGKILL; when it closes the pipe without one, which its death does, it is one second. VARIABLES is a file with the
 environment of the command, for Python adds to its own. It imports nothing of Perdure, so that it starts quickly.

@@ -1,11 +1,7 @@
 """Probe an endpoint: find out its capabilities with a few small requests.
 
-    client.py           send one request, and parse the reply
-    experiments.py      the experiments: streaming, tools, structured output, images, context window …
-    schema_keywords.py  find JSON Schema keywords that are rejected
-    profile_draft.py    the profile found so far
-
-The result is a `Profile`, saved in a file that `open_model` reads (`profile_files.py`).
+`client` sends one request and parses the reply; `experiments` has the experiments: streaming, tools, structured output,
+images, the context window and others. The result is a `Profile`, saved in a file that `open_model` reads.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,8 +1,7 @@
 """Classify a provider's error response as one of Perdure's errors. No I/O.
 
-    retry_after.py  how long to wait before a retry
-    error_response_fields.py        parse error bodies of any shape
-    codes.py        tables of error codes and phrases, and their kinds
+`response` parses error bodies of any shape and says how long to wait before a retry; `codes` has tables of error codes
+and phrases, and their kinds.
 
 The order matters. A request that is too long is reported in many ways under any status, so that is checked first. Then
 an unambiguous status decides, whatever the message says: half of all rate limits link to a page about billing. Errors

@@ -435,9 +435,7 @@ def _get_own_tools(agent: AgentSpec[Any]) -> Toolbox:
 def _warn_of_unmatched_rules(gate: "Gate | None", agent: AgentSpec[Any], toolbox: Toolbox) -> None:
     """Warn of permission rules that match no tool of a run."""
     if gate is not None:
-        from perdure._runtime.session.permissions import (
-            warn_of_unmatched_rules,  # at first use: many agents have no gate
-        )
+        from .unmatched_rules import warn_of_unmatched_rules  # at first use: many agents have no gate
 
         warn_of_unmatched_rules(gate, agent, tuple(toolbox))
 

@@ -1,7 +1,7 @@
 """Run a browser as a child of a supervisor process, and remove its folder when the last of its processes has ended.
 
 Started as a program of its own by the driver of the browser, which knows only one executable and its arguments:
-`python -I -S supervised_browser_program.py CONTROL FOLDER COMMAND…`. CONTROL is a named pipe that only the host has
+`python -I -S supervised.py CONTROL FOLDER COMMAND…`. CONTROL is a named pipe that only the host has
 open for writing: when the host closes it, which its death does, `process_supervisor` ends the whole process tree. It
 imports nothing of Perdure, so that it starts quickly. The descriptors 3 and 4, by which the browser is driven, are
 passed on.

@@ -55,7 +55,7 @@ class ChatDialect(Struct, frozen=True, kw_only=True):
     calls: a turn that has none, such as one of another model, gets a placeholder. Empty: none.
     """
     has_openai_limits: bool = False
-    """True if OpenAI's models are served with OpenAI's own limits (`openai_model_features.py`)."""
+    """True if OpenAI's models are served with OpenAI's own limits."""
     nine_letter_ids: bool = False
     """True if call ids must be exactly nine letters and digits."""
     required: str = "required"
