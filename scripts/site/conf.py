@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from scripts.site.navigation import (  # noqa: E402 - found by the line above
+    ARCHIVE,
     HOME,
     INDEXES,
     PROJECT_PAGES,
@@ -34,7 +35,7 @@ html_use_index = False
 extensions = ["myst_parser"]
 root_doc = HOME.removesuffix(".md")
 include_patterns = ["docs/**", *PROJECT_PAGES]
-exclude_patterns = [".*", "bench", "build", "dist", "examples", "scripts", "src", "tests"]
+exclude_patterns = [".*", ARCHIVE, "bench", "build", "dist", "examples", "scripts", "src", "tests"]
 myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure"]  # signatures, and `…` in code, are not Python
 

@@ -16,6 +16,8 @@ INDEXES = (HOME, "docs/reference/index.md", "docs/reference/extending/index.md",
 """The pages that have entries of the sidebar below them."""
 PROJECT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 """Pages of the site that are not in docs."""
+ARCHIVE = "docs/decisions/archive"
+"""Records that bind no longer. They are neither on the site nor in its search."""
 
 _HEADING = re.compile(r"^## (.+)$")
 _ENTRY = re.compile(r"^- \[([^\]]+)\]\(([^)#]+\.md)\)")
@@ -40,13 +42,11 @@ class Section(NamedTuple):
 def find_pages(root: Path = ROOT) -> list[str]:
     """Return every page that belongs to the site."""
     found = [path.relative_to(root).as_posix() for path in (root / "docs").rglob("*.md")]
-    return sorted([*found, *PROJECT_PAGES])
+    return sorted([*(page for page in found if not page.startswith(f"{ARCHIVE}/")), *PROJECT_PAGES])
 
 
 def read_sections(index: str, root: Path = ROOT) -> list[Section]:
-    """Return the sections of an index page, in order. That of the decisions has every file of its folder."""
-    if index == "docs/decisions/index.md":
-        return [Section("", tuple(list_decisions(root)))]
+    """Return the sections of an index page, in order."""
     sections = list(parse_sections((root / index).read_text(encoding="utf-8"), index, root))
     if index == "docs/reference/index.md":  # its second half is the index of authors, which has an entry of its own
         return [section for section in sections if not any("/extending/" in entry.page for entry in section.entries)]
@@ -65,13 +65,6 @@ def parse_sections(text: str, index: str, root: Path) -> Iterator[Section]:
         elif entry := _ENTRY.match(line):
             page = (folder / entry[2]).resolve().relative_to(root.resolve()).as_posix()
             entries.append(Entry(entry[1], page))
-
-
-def list_decisions(root: Path) -> Iterator[Entry]:
-    """Yield the decisions in order of their numbers, each by its title."""
-    for path in sorted((root / "docs" / "decisions").glob("[0-9]*.md")):
-        title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-        yield Entry(title, path.relative_to(root).as_posix())
 
 
 def unlink_other_files(text: str, page: str, root: Path = ROOT) -> str:

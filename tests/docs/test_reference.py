@@ -146,7 +146,7 @@ def sent_to() -> set[tuple[str, str]]:
     """The names of our modules that pages import or mention, by their full paths, with the page."""
     found = set()
     for page in ALL_PAGES:
-        if page.parent.name in {"reference", "extending", "decisions"} or page.name == "CHANGELOG.md":
+        if page.parent.name in {"reference", "extending", "decisions", "archive"} or page.name == "CHANGELOG.md":
             continue
         for block in blocks_of(page):
             if block.language == "python":

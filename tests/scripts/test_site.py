@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 from scripts.site import build, navigation
-from scripts.site.navigation import HOME, INDEXES, ROOT, Entry, Section, find_pages, read_sections, unlink_other_files
+from scripts.site.navigation import (
+    HOME,
+    INDEXES,
+    PROJECT_PAGES,
+    ROOT,
+    Entry,
+    Section,
+    find_pages,
+    read_sections,
+    unlink_other_files,
+)
 
 
 def reached() -> list[str]:
@@ -51,15 +61,14 @@ def test_the_index_by_task_is_near_the_top():
     assert Entry("I want to …", "docs/i-want-to.md") in first.entries
 
 
-def test_decisions_are_listed_without_being_written_down(tmp_path):
-    folder = tmp_path / "docs" / "decisions"
-    folder.mkdir(parents=True)
-    (folder / "0002-b.md").write_text("# 0002: B\n\nText.", encoding="utf-8")
-    (folder / "0001-a.md").write_text("# 0001: A\n", encoding="utf-8")
-    (folder / "index.md").write_text("# Decisions\n", encoding="utf-8")
-    assert read_sections("docs/decisions/index.md", tmp_path) == [
-        Section("", (Entry("0001: A", "docs/decisions/0001-a.md"), Entry("0002: B", "docs/decisions/0002-b.md")))
-    ]
+def test_decisions_that_bind_no_longer_are_no_pages_and_links_to_them_become_text(tmp_path):
+    archive = tmp_path / "docs" / "decisions" / "archive"
+    archive.mkdir(parents=True)
+    (archive / "0005-a.md").write_text("# 0005: A\n", encoding="utf-8")
+    (archive.parent / "0021.md").write_text("See [0005](archive/0005-a.md).\n", encoding="utf-8")
+    assert set(find_pages(tmp_path)) - set(PROJECT_PAGES) == {"docs/decisions/0021.md"}
+    text = unlink_other_files("[0005](archive/0005-a.md), [0021](0021.md)", "docs/decisions/0021.md", tmp_path)
+    assert text == "0005, [0021](0021.md)"
 
 
 def test_headings_are_sections_and_links_that_begin_an_item_are_entries(tmp_path):
@@ -203,6 +212,8 @@ def test_the_search_index_knows_names_and_headings(site):
     index = (site / "searchindex.js").read_text(encoding="utf-8")
     assert "Agent.attend_all" in index
     assert "Resume after a crash" in index
+    assert "docs/decisions/0006" in index
+    assert "decisions/archive" not in index
 
 
 @pytest.mark.timeout(300)
@@ -228,5 +239,5 @@ def test_search_and_pictures_work_from_a_file_without_a_network(site):
             assert all(widths), name
         page.fill("input[name=q]", "lease")
         page.press("input[name=q]", "Enter")
-        page.wait_for_selector("#search-results li a:has-text('lease')")  # results appear one after another
+        page.wait_for_selector("#search-results li a:has-text('one drives')")  # results appear one after another
         browser.close()

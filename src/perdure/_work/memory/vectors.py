@@ -1,8 +1,8 @@
 """Search memories by their embedding vectors: exactly while they are few; beyond that, by one bit per dimension first.
 
 A bit for each dimension says on which side of the mean the vector lies. The number of differing bits of 100,000 vectors
-is counted in some ten milliseconds; the vectors themselves are compared for the best of them alone
-(docs/decisions/0097). The bits of a scope are kept in this process and brought up to date when the file has changed.
+is counted in some ten milliseconds; the vectors themselves are compared for the best of them alone (measured in
+docs/decisions/archive/0097). The bits of a scope are kept in this process and renewed when the file has changed.
 """
 
 from array import array
