@@ -28,7 +28,7 @@ def credentialed(tool: Tool[..., Any], vault: Vault, *, redactor: Redactor | Non
     The secret is redacted from all output of the tool.
 
     Values are inserted after validation and permission, and redacted from its result, errors, progress, questions and
-    stored data, in every form of `perdure._credentials.forms`. Tools that share a `redactor` redact each other's
+    stored data, also where they appear in parts or encoded. Tools that share a `redactor` redact each other's
     values.
     """
     if not isinstance(tool, Tool):
