@@ -83,7 +83,7 @@ async def test_the_run_comes_before_the_session_and_that_before_the_agent(
 ):
     words = {"demo": "demo", "demo:words": "session", "demo:a": "a", "demo:b": "b"}
     monkeypatch.setattr("perdure._runtime.agent.active.open_model", lambda name: ScriptedModel(words[name]))
-    monkeypatch.setattr("perdure._runtime.session.session.open_model", lambda name: words[name])
+    monkeypatch.setattr("perdure._runtime.session.additions.open_model", lambda name: words[name])
     roles = [Role("a", "A.", model="demo:a"), Role("b", "B.", model="demo:b"), Role("plain", "Plain.")]
     session = Agent(ScriptedModel("own"), roles=roles, role=of_the_agent).session("s")
     await session.configure(**of_the_session)

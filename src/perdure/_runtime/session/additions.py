@@ -11,6 +11,7 @@ from perdure._core.log.store import Store, get_process_wide_session_key
 from perdure._core.model.protocol import Model, model_info
 from perdure._core.values import checks
 from perdure._core.values.error import ConfigError
+from perdure._models.registry import open_model
 from perdure._runtime.agent.extension import Extension
 from perdure._runtime.agent.spec import OBJECT_PREFIX, AgentSpec
 
@@ -49,8 +50,16 @@ def remove_extension(session: "StoredSession[Any]", name: str) -> bool:
     return True
 
 
-def register_session_model(session: "StoredSession[Any]", model: Model) -> str:
-    """Register a model object for a session in this process; return the name by which the log refers to it."""
+def name_session_model(session: "StoredSession[Any]", model: Model | str) -> str:
+    """Return the name under which the log refers to a session's model; keep a model object in this process.
+
+    Raises `ConfigError` if there is no model of that name. An empty name stands for the model of the agent.
+    """
+    if isinstance(model, str):
+        if model:
+            open_model(model)
+        return model
+    model = open_model(model)
     additions = _get_additions(session)
     name = f"{OBJECT_PREFIX}{model_info(model).name}"
     additions.models[name] = model

@@ -1,16 +1,21 @@
 """What a session sends to its driver, and prompts as messages."""
 
 from collections.abc import Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 
+from perdure._core.log.fold import State
 from perdure._core.run.calling_run import add_labels_of_caller
 from perdure._core.values import checks
 from perdure._core.values.clock import new_id
 from perdure._core.values.event_class import Event
+from perdure._core.values.jsonable import replace_surrogates
 from perdure._core.values.message import Content, Message
+from perdure._runtime.agent.active import check_role
 from perdure._runtime.agent.overrides import Prompt, RunOverrides, check_overrides, is_conversation, to_user_message
+from perdure._runtime.agent.spec import AgentSpec
+from perdure._runtime.resume.reasons import is_resumable
 
 
 class RunPromptCommand(Struct, frozen=True):
@@ -85,6 +90,40 @@ class RunStartValues(Struct, frozen=True):
     is_resumed: bool = False
     taken: Sequence[str] = ()
     """The entry ids of the first opening events, equal to the ids of the posts that they consume."""
+
+
+def build_run_command(
+    agent: AgentSpec[Any],
+    role: str,
+    prompt: Prompt,
+    options: RunOverrides,
+    input_id: str = "",
+    *,
+    take_over: bool = False,
+) -> RunPromptCommand:
+    """Validate the arguments of a run in a session with this role, and build the command for the driver."""
+    check_overrides(options)
+    checks.require_text("session.run", "input_id", input_id)
+    if input_id and replace_surrogates(input_id) != input_id:
+        checks.raise_config_error("session.run", "input_id", input_id, "give text that can be encoded as UTF-8")
+    checks.require_bool("session.run", "take_over", take_over)
+    check_role(agent, options.get("role", role))
+    history, messages = split_history_from_prompt(prompt)
+    return RunPromptCommand(
+        new_id(), add_session_role(options, role), messages, input_id=input_id, take_over=take_over, history=history
+    )
+
+
+def add_session_role(options: RunOverrides, role: str) -> RunOverrides:
+    """Add the role of a session, if it has one, unless the run asks for another; a resumed run keeps its own."""
+    return {**options, "role": role} if role and "role" not in options else options
+
+
+def build_wake_command(state: State | None, options: RunOverrides, role: str) -> DriverCommand:
+    """Build the command that continues a session: resume its interrupted run, or begin one without a prompt."""
+    if state is not None and is_resumable(state):
+        return ResumeCommand(options, is_optional=True)
+    return WakeCommand(new_id(), add_session_role(options, role))
 
 
 def build_resume_command(where: str, options: RunOverrides, take_over: object, unpark: object) -> ResumeCommand:

@@ -28,7 +28,13 @@ from perdure._core.values.binding import (
 from perdure._core.values.error import ConfigError
 from perdure._core.values.message import ToolCall
 from perdure._runtime.agent.active import get_active_agent
-from perdure._runtime.agent.build import build_session_gate, build_toolbox, get_project_root, update_grants_from_log
+from perdure._runtime.agent.build import (
+    build_session_gate,
+    build_toolbox,
+    combine_gates,
+    get_project_root,
+    update_grants_from_log,
+)
 from perdure._runtime.agent.output import ANSWER_TOOL
 from perdure._runtime.agent.spec import AgentSpec
 
@@ -37,6 +43,17 @@ from .seals import list_trusted_session_keys, record_revocation, select_sealed_d
 OF_THE_RUNTIME = Explanation(
     "allow", "it is a tool of the runtime, which ends a run or hands it over: no rule is about it"
 )
+
+
+def get_current_gate(first_agent: AgentSpec[Any], state: State, run: Run | None) -> Gate | None:
+    """Return the permission gate of the current run; without a run, that of the active agent."""
+    if run is not None:
+        return run.gate
+    try:
+        agent = get_active_agent(first_agent, state)
+    except ConfigError:  # this program does not have it: its grants can be listed and revoked all the same
+        agent = first_agent
+    return combine_gates(first_agent, agent)
 
 
 async def explain_permission(

@@ -31,21 +31,18 @@ from perdure._core.run.spec import CancelMode, find_shutdown_signal
 from perdure._core.tools.context import D
 from perdure._core.values import checks
 from perdure._core.values.clock import new_id
-from perdure._core.values.error import ConfigError, Fenced, SessionBusy, ShuttingDown, UsageError
+from perdure._core.values.error import Fenced, SessionBusy, ShuttingDown, UsageError
 from perdure._core.values.event import GrantRevoked
 from perdure._core.values.event_class import QuestionAsked
-from perdure._core.values.jsonable import replace_surrogates, to_jsonable, to_text
+from perdure._core.values.jsonable import to_jsonable, to_text
 from perdure._core.values.message import Content, Message, ToolCall, ToolResult, check_labels
-from perdure._models.registry import open_model
 from perdure._runtime.agent.active import (
     build_configuration_events,
-    check_role,
     choose_compaction,
     encode_compaction,
     get_active_agent,
     get_session_configuration,
 )
-from perdure._runtime.agent.build import combine_gates
 from perdure._runtime.agent.handoff import ACTIVE_AGENT
 from perdure._runtime.agent.output import Output, T
 from perdure._runtime.agent.overrides import (
@@ -61,7 +58,6 @@ from perdure._runtime.resume.reasons import (
     CUT_OFF_REASON,
     find_automatic_reasons,
     find_resume_reasons,
-    is_resumable,
     is_waiting_run_cancelled,
     list_expired_questions,
 )
@@ -70,12 +66,11 @@ from perdure._runtime.tasks import sleep_until_shutdown
 from .commands import (
     CallToolCommand,
     CompactCommand,
-    DriverCommand,
-    ResumeCommand,
     RunPromptCommand,
-    WakeCommand,
+    add_session_role,
     build_resume_command,
-    split_history_from_prompt,
+    build_run_command,
+    build_wake_command,
     to_user_or_assistant_message,
 )
 from .driver import NOTHING_NEW, is_running_here
@@ -86,7 +81,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from perdure._context.history.compaction import Compaction
-    from perdure._core.permission.gate import Explanation, Gate
+    from perdure._core.permission.gate import Explanation
     from perdure._core.permission.grants import Grant
 
     from .slots import SessionDisplay
@@ -152,7 +147,9 @@ class Session(StoredSession[D]):
         `take_over` takes the session from another process that drives it, which is stopped at its next step; for a run
         of this process it waits, as any run does.
         """
-        command = self._build_run_command(prompt, add_output(overrides, output), input_id, take_over=take_over)
+        command = build_run_command(
+            self.agent, self.role, prompt, add_output(overrides, output), input_id, take_over=take_over
+        )
         return await self._perform_prompt(command)
 
     @overload
@@ -197,7 +194,9 @@ class Session(StoredSession[D]):
         progress here, or if it is continued because a crash has interrupted it or its question was answered, the stored
         ones come first, and then each event as it happens.
         """
-        command = self._build_run_command(prompt, add_output(overrides, output), input_id, take_over=take_over)
+        command = build_run_command(
+            self.agent, self.role, prompt, add_output(overrides, output), input_id, take_over=take_over
+        )
         return RunStream(
             command.run_id,
             partial(self._perform_prompt, command),
@@ -300,7 +299,9 @@ class Session(StoredSession[D]):
 
         call = ToolCall(new_id(), tool, to_text(arguments))
         engine: RunOverrides = {**add_output(overrides, None), "engine": build_direct_call_engine(call)}
-        outcome = await self._driver.perform_command(CallToolCommand(new_id(), self._add_session_role(engine), tool))
+        outcome = await self._driver.perform_command(
+            CallToolCommand(new_id(), add_session_role(engine, self.role), tool)
+        )
         result: ToolResult | None = outcome.output
         if result is None or result.call_id != call.call_id:
             raise outcome.error or UsageError(f"the call of {tool!r} was cancelled before it began")
@@ -324,7 +325,7 @@ class Session(StoredSession[D]):
         await self._check_id_of_new_session()
         agent = get_active_agent(self.agent, await self.read_state())
         message, loaded = await build_skill_message(agent, name, arguments, "code", check_labels(labels))
-        command = self._build_run_command(message, add_output(overrides, None), input_id)
+        command = build_run_command(self.agent, self.role, message, add_output(overrides, None), input_id)
         return await self._driver.perform_command(msgspec.structs.replace(command, events=(loaded,)))
 
     async def compact(self) -> bool:
@@ -335,7 +336,7 @@ class Session(StoredSession[D]):
         agent = get_active_agent(self.agent, state := await self.read_state())
         if choose_compaction(agent, get_session_configuration(self.agent, agent, state)) is None:
             raise UsageError("this agent has no compaction: give it one, as in Agent(compaction=Compaction())")
-        outcome = await self._driver.perform_command(CompactCommand(new_id(), self._add_session_role({})))
+        outcome = await self._driver.perform_command(CompactCommand(new_id(), add_session_role({}, self.role)))
         return bool(outcome.output)
 
     async def configure(
@@ -363,21 +364,13 @@ class Session(StoredSession[D]):
         if compaction is not None:
             given["compaction"] = compaction if compaction == "" else encode_compaction(compaction)
         if model is not None:
-            given["model"] = self._name_model(model)
+            from .additions import name_session_model  # at first use: few sessions have a model of their own
+
+            given["model"] = name_session_model(self, model)
         if given:
             await self._append_events(
                 *build_configuration_events(self.agent, await self.read_state(), given), begin=True
             )
-
-    def _name_model(self, model: Model | str) -> str:
-        """Return the name under which a session's model is stored; a model object is kept in this process."""
-        if isinstance(model, str):
-            if model:
-                open_model(model)  # raises if there is none of that name
-            return model
-        from .additions import register_session_model  # at first use: most models have a name
-
-        return register_session_model(self, open_model(model))
 
     # -- from any process ----------------------------------------------------------------------------------------------
 
@@ -500,10 +493,11 @@ class Session(StoredSession[D]):
 
     async def grants(self) -> "list[Grant]":
         """Return the grants that apply here: permissions for more than one call, for this session or for all."""
-        from .permissions import list_grants
+        from .permissions import get_current_gate, list_grants
 
         state, posts = await self.read_state(), await self.store.posts(self.session_id)
-        return list_grants(self._get_current_gate(state), self.session_id, state, self.store, posts)
+        gate = get_current_gate(self.agent, state, self._driver.run)
+        return list_grants(gate, self.session_id, state, self.store, posts)
 
     async def revoke(self, grant_id: str) -> bool:
         """Revoke a grant in every process; return False if there is no such grant.
@@ -514,10 +508,11 @@ class Session(StoredSession[D]):
         checks.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
             return False
-        from .permissions import forget_grant  # at first use: few revoke grants
+        from .permissions import forget_grant, get_current_gate  # at first use: few revoke grants
 
         state = await self.read_state()
-        forget_grant(self._get_current_gate(state), grant_id, self.session_id, state, self.store)
+        gate = get_current_gate(self.agent, state, self._driver.run)
+        forget_grant(gate, grant_id, self.session_id, state, self.store)
         if await self.store.info(self.session_id) is not None:
             try:
                 await self._append_events(GrantRevoked(grant_id))
@@ -651,26 +646,6 @@ class Session(StoredSession[D]):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _build_run_command(
-        self, prompt: Prompt, options: RunOverrides, input_id: str = "", *, take_over: bool = False
-    ) -> RunPromptCommand:
-        """Check the arguments of a run, and build its command."""
-        check_overrides(options)
-        checks.require_text("session.run", "input_id", input_id)
-        if input_id and replace_surrogates(input_id) != input_id:
-            checks.raise_config_error("session.run", "input_id", input_id, "give text that can be encoded as UTF-8")
-        checks.require_bool("session.run", "take_over", take_over)
-        check_role(self.agent, options.get("role", self.role))
-        history, messages = split_history_from_prompt(prompt)
-        return RunPromptCommand(
-            new_id(),
-            self._add_session_role(options),
-            messages,
-            input_id=input_id,
-            take_over=take_over,
-            history=history,
-        )
-
     def _perform_prompt(self, command: RunPromptCommand) -> Awaitable[Outcome[Any]]:
         """Run a prompt, its commands, skills and mentions expanded; return its outcome, which has to be awaited."""
         if not (self.agent.can_expand_prompts or checks.has_control_characters(self.session_id)):
@@ -678,20 +653,6 @@ class Session(StoredSession[D]):
         from .expansion import expand_and_run  # at first use: most prompts are plain text
 
         return expand_and_run(self, command, self._driver, self._check_id_of_new_session)
-
-    def _add_session_role(self, options: RunOverrides) -> RunOverrides:
-        """Add the session's role, unless the run asks for another; a resumed run keeps its own."""
-        return {**options, "role": self.role} if self.role and "role" not in options else options
-
-    def _get_current_gate(self, state: State) -> "Gate | None":
-        """Return the permission gate of the current run; without a run, that of the active agent."""
-        if self._driver.run is not None:
-            return self._driver.run.gate
-        try:
-            agent = get_active_agent(self.agent, state)
-        except ConfigError:  # this program does not have it: its grants can be listed and revoked all the same
-            agent = self.agent
-        return combine_gates(self.agent, agent)
 
     async def _post_message(self, kind: str, message: Message, post_id: str) -> bool:
         """Store a message for the model as a post (a message to this session)."""
@@ -733,7 +694,9 @@ class Session(StoredSession[D]):
         if not (found or stranded or self._has_background_work(state, posts)):
             return None
         try:
-            outcome = await self._driver.perform_command(self._build_wake_command(state if found else None, options))
+            outcome = await self._driver.perform_command(
+                build_wake_command(state if found else None, options, self.role)
+            )
         except SessionBusy:
             if not found or CUT_OFF_REASON in found:  # it was not interrupted: another process drives it
                 return None
@@ -743,12 +706,6 @@ class Session(StoredSession[D]):
         # found again, they had no effect
         self._ineffective_reasons = find_resume_reasons(state, posts, self._steady_now()) - {CUT_OFF_REASON}
         return outcome
-
-    def _build_wake_command(self, state: State | None, options: RunOverrides) -> DriverCommand:
-        """Return the command that continues a session: resume the interrupted run, or begin one without a prompt."""
-        if state is not None and is_resumable(state):
-            return ResumeCommand(options, is_optional=True)
-        return WakeCommand(new_id(), self._add_session_role(options))
 
     def _has_background_work(self, state: State, posts: Sequence[Post]) -> bool:
         """Return True if tasks of background agents were interrupted, and this process has not resumed them."""
