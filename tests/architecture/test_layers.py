@@ -214,7 +214,7 @@ OWN_FILES = {
 PAST_THE_LIMITS = {
     "perdure._core.run.run",
     "perdure._core.run.requests",
-    "perdure._core.run.loop",
+    "perdure._core.run.turn",
     "perdure._context.history.compaction",
 }
 """The modules that ask the model of a run past its limits and its log, and check, store and count by themselves."""

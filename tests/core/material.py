@@ -22,7 +22,7 @@ from perdure import (
     Usage,
     Video,
 )
-from perdure._core.values.event import PlannedTask
+from perdure._core.values.engine_event import PlannedTask
 from perdure.events import EVENTS, Event, Unknown
 from perdure.permissions import ApprovalBinding
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure._core.values.event import PlannedTask
+from perdure._core.values.engine_event import PlannedTask
 from perdure._engines.planner import MAX_DESCRIPTION_CHARACTERS, parse_plan
 
 

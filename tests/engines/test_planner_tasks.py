@@ -1,6 +1,6 @@
 """The tasks of a run: which of them are ready, which are done, and how they are told to the model."""
 
-from perdure._core.values.event import PlannedTask
+from perdure._core.values.engine_event import PlannedTask
 from perdure._engines.planner_tasks import MAX_RESULT_CHARACTERS, PlannerTasks
 from perdure.engines import PrivateRunResult
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure._core.run import loop
+from perdure._core.run.tool_calls import batch
 from perdure._core.run.tool_calls import preparation as preparing
 
 
@@ -24,7 +24,7 @@ def store_no_intents() -> None:
     async def nothing(run: Any, wave: Any) -> None:
         pass
 
-    loop.store_call_intents = nothing
+    batch.store_call_intents = nothing
 
 
 MISTAKES: Mapping[str, Callable[[], None]] = {

@@ -7,7 +7,7 @@ import pytest
 
 from perdure import Agent, Budget, Limits, Middleware, Outcome, ToolResult, UsageError, tool, user
 from perdure._core.log.fold import fold_events
-from perdure._core.values.event import PlannedTask
+from perdure._core.values.engine_event import PlannedTask
 from perdure.context import Compaction
 from perdure.engines import PrivateRunResult, PrivateRunTask, Run, react, run_privately
 from perdure.events import (

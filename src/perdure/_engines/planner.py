@@ -14,7 +14,7 @@ from perdure._core.run.run import Run
 from perdure._core.run.spec import Accepted, Engine, OutputValidator, PrivateRunTask, Retry
 from perdure._core.tools.tool import Tool
 from perdure._core.values import checks
-from perdure._core.values.event import PlanMade, PlannedTask
+from perdure._core.values.engine_event import PlanMade, PlannedTask
 from perdure._core.values.message import Message
 
 from .planner_tasks import PlannerTasks, TaskScheduler

@@ -9,7 +9,7 @@ from perdure._core.log.store import wait_despite_cancel
 from perdure._core.run.run import Run
 from perdure._core.run.spec import PrivateRunTask
 from perdure._core.tools.results import RunSuspended
-from perdure._core.values.event import PlannedTask
+from perdure._core.values.engine_event import PlannedTask
 
 from .private_run import (
     LIMITS_OF_THE_RUN,

@@ -18,13 +18,14 @@ from perdure._core.log.fold import State
 from perdure._core.log.past_runs import RunWithInputId
 from perdure._core.people.mailbox import FOLLOW_UP_POST
 from perdure._core.run.answers import ENGINE_ORIGIN
-from perdure._core.run.between_turns import run_between_turns
 from perdure._core.run.children import wait_for_child_run
-from perdure._core.run.loop import deliver_due_messages, execute, react
+from perdure._core.run.costs import count_past_usage
+from perdure._core.run.loop import execute, react
 from perdure._core.run.outcome import Outcome
 from perdure._core.run.run import Run
 from perdure._core.run.spec import RECALL_ATTRIBUTE, PrivateRunTask, Reminder, RunSpec
 from perdure._core.run.stop import KEPT_FOR_ANSWER
+from perdure._core.run.turn import deliver_due_messages, run_between_turns
 from perdure._core.tools.results import RunSuspended
 from perdure._core.values.error import UsageError
 from perdure._core.values.event import MessageAdded, RunResumed, RunStarted
@@ -140,7 +141,7 @@ async def _carry_out(run: Run, task: PrivateRunTask, past: RunWithInputId | None
         raise UsageError("this run was built without a private_run_builder: see RunSpec")
     child = builder(run, task)
     await run.emit(*_build_opening_events(run, task, child, past))
-    child.count_past_usage()
+    count_past_usage(child)
     run.children.append(child)
     try:
         outcome = await wait_for_child_run(child, asyncio.ensure_future(execute(child, react)))

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from perdure._core.log.fold import State
-from perdure._core.run.loop import process_history
 from perdure._core.run.run import Run
 from perdure._core.run.spec import HistoryProcessor, PrivateRunTask, RunPlace
 from perdure._core.run.stop import KEPT_FOR_ANSWER, Limits
 from perdure._core.run.timer import RUN_TIMER
+from perdure._core.run.turn import process_history
 from perdure._core.tools.toolbox import Toolbox
 from perdure._core.values.message import Message, Text, ToolResult
 

@@ -13,14 +13,15 @@ from perdure._core.model.json_reply import list_json_values
 from perdure._core.people.inbox import INBOX_POST
 from perdure._core.people.mailbox import FOLLOW_UP_POST
 from perdure._core.run.answers import ENGINE_ORIGIN, FallbackAnswer, add_answer, add_fallback_answer
-from perdure._core.run.loop import react, run_turn, store_open_call_results
+from perdure._core.run.ending import store_open_call_results
+from perdure._core.run.loop import react, run_turn
 from perdure._core.run.outcome import Outcome
 from perdure._core.run.run import Run
 from perdure._core.run.spec import Accepted, Engine, PrivateRunTask, Retry
 from perdure._core.tools.results import RunSuspended
 from perdure._core.values import checks
+from perdure._core.values.engine_event import AnswerReviewed
 from perdure._core.values.error import LimitExceeded, OutOfBudget, StoreError
-from perdure._core.values.event import AnswerReviewed
 from perdure._core.values.message import Message
 
 from .private_run import (

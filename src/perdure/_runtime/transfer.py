@@ -16,14 +16,12 @@ from perdure._core.log.reserved_ids import check_not_reserved
 from perdure._core.log.store import Store, finish_before_cancel
 from perdure._core.model.protocol import ToolSpec
 from perdure._core.values.clock import SYSTEM_CLOCK, Clock, new_id
+from perdure._core.values.engine_event import AutoContinued, GuardrailTripped, LimitReached
 from perdure._core.values.error import ConfigError, Conflict, EntryTooNew, SessionExists, SessionNotFound
 from perdure._core.values.event import (
-    AutoContinued,
     Compacted,
     CompactionStarted,
     Entry,
-    GuardrailTripped,
-    LimitReached,
     MessageAdded,
     ModelReplied,
     ModelRequested,

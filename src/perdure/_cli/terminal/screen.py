@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
 
+from perdure._core.values.engine_event import GuardrailTripped
 from perdure._core.values.error import ConfigError
 from perdure._core.values.event import (
     Compacted,
     ErrorRaised,
     FailedOver,
-    GuardrailTripped,
     Lagged,
     MessageAdded,
     ModelRequested,

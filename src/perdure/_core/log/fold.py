@@ -1,7 +1,8 @@
 """The state of a session, computed from the events of its log.
 
 The same fold builds the state of a running session, event by event, and of one that is read from its log, so the two
-cannot differ. It depends on nothing but the events: no clock, no randomness, no I/O.
+cannot differ. It depends on nothing but the events: no clock, no randomness, no I/O. Events about people are applied by
+`fold_people`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,20 +11,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from perdure._core.model.transcript import MessagesSnapshot, Transcript
+from perdure._core.values.engine_event import AnswerReviewed, LimitReached, PlanMade
 from perdure._core.values.event import (
-    AnswerReviewed,
     Compacted,
     EntriesLost,
     Entry,
     GrantRevoked,
     InboxAdded,
-    InboxResolved,
-    LimitReached,
     MessageAdded,
     ModelReplied,
     ModelRequested,
     PermissionDecided,
-    PlanMade,
     ReplyDiscarded,
     RunEnded,
     RunResumed,
@@ -43,10 +41,7 @@ from perdure._core.values.event_class import (
     Event,
     QuestionAnswered,
     QuestionAsked,
-    QuestionWithdrawn,
-    SlotClosed,
     SlotOpened,
-    SlotUpdated,
 )
 from perdure._core.values.message import (
     NO_USAGE,
@@ -60,6 +55,7 @@ from perdure._core.values.message import (
 )
 from perdure._core.values.provenance import list_kept_labels, list_message_labels, list_message_sources
 
+from .fold_people import CHANGES_BY_PEOPLE, close_slots, remove_questions
 from .past_runs import (
     CRASH_REASONS,
     PastRunTotals,
@@ -392,12 +388,12 @@ class State:
         It is for the agent that added the item, or, if that one has no run in progress, for the nearest agent above it
         that has; at the top, for the session's own agent.
         """
-        owner = self._find_inbox_owner(item_id)
+        owner = self.find_inbox_owner(item_id)
         while owner is not None and owner.parent is not None and not owner.is_interrupted:
             owner = owner.parent
         return self.parent is None if owner is None else owner is self
 
-    def _find_inbox_owner(self, item_id: str) -> "State | None":
+    def find_inbox_owner(self, item_id: str) -> "State | None":
         """Return the state of the agent that waits for an inbox item; `None` if no agent of the session does."""
         return next((state for state in self._all_agents() if item_id in state.inbox), None)
 
@@ -463,28 +459,15 @@ class State:
             self.aside_requests.clear()
         self.run_ended_event, self.is_waiting = event, False
         if self.questions_by_id:
-            self._remove_questions()
+            remove_questions(self)
         if self.slots:
-            self._close_slots("run", event.run_id)
+            close_slots(self, "run", event.run_id)
         if self.parent is not None:
             self.parent.children_usd += event.cost_usd or 0.0
             self.parent.open_children.pop(self.path, None)
         if self.run is not None and self.run.input_id:
             past = RunWithInputId(event.run_id, self.first_message_index, len(self.transcript.messages), event)
             self.runs_by_input_id[self.run.input_id] = past
-
-    def _remove_questions(self) -> None:
-        """Remove the questions of a run that has ended; those of the session's own run with those of all agents."""
-        for ask_id, question in list(self.questions_by_id.items()):
-            if self.parent is None or question.path == self.path:
-                del self.questions_by_id[ask_id]
-                self.answers_by_question.pop(ask_id, None)
-
-    def _close_slots(self, until: str, owner_id: str) -> None:
-        """Remove the display slots that were to be shown only during this run, or during this tool call."""
-        for slot_id, slot in list(self.slots.items()):
-            if slot.until == until and owner_id in {slot.run_id, slot.call_id}:
-                del self.slots[slot_id]
 
     def _add_usage(self, usage: Usage) -> None:
         """Add tokens to this run and to all its parent runs."""
@@ -497,16 +480,16 @@ class State:
             above._children_usage += usage  # noqa: SLF001 - same class
             above = above.parent
 
-    def _reset_recoveries(self) -> None:
+    def reset_recoveries(self) -> None:
         """Reset the count of resumes, here and in all parent runs: a run that makes progress is in no crash loop."""
         self.recoveries = 0
         if self.parent is not None:
-            self.parent._reset_recoveries()  # noqa: SLF001 - same class
+            self.parent.reset_recoveries()
 
     def apply_run_waiting(self, _event: RunWaiting) -> None:
         """Mark the run as waiting for an answer, which counts as progress."""
         self.is_waiting = True
-        self._reset_recoveries()
+        self.reset_recoveries()
 
     def apply_run_resumed(self, _event: RunResumed) -> None:
         """Mark the run as resumed, and count the recovery; a parked run is open again."""
@@ -540,32 +523,6 @@ class State:
     def apply_limit_reached(self, event: LimitReached) -> None:
         """Record the limit because of which the run cannot continue."""
         self.reached_limit = event.limit
-
-    def apply_question_asked(self, event: QuestionAsked) -> None:
-        """Add an open question."""
-        self.questions_by_id[event.ask_id] = event
-
-    def apply_question_answered(self, event: QuestionAnswered) -> None:
-        """Store the answer to a question."""
-        self.answers_by_question[event.ask_id] = event
-        self._reset_recoveries()
-
-    def apply_question_withdrawn(self, event: QuestionWithdrawn) -> None:
-        """Remove a question that needs no answer any more."""
-        self.questions_by_id.pop(event.ask_id, None)
-
-    def apply_slot_opened(self, event: SlotOpened) -> None:
-        """Add a display slot."""
-        self.slots[event.slot_id] = event
-
-    def apply_slot_updated(self, event: SlotUpdated) -> None:
-        """Replace the content of a display slot."""
-        if (slot := self.slots.get(event.slot_id)) is not None:
-            self.slots[event.slot_id] = replace(slot, input=event.input)
-
-    def apply_slot_closed(self, event: SlotClosed) -> None:
-        """Remove a display slot."""
-        self.slots.pop(event.slot_id, None)
 
     def apply_value_kept(self, event: ValueKept) -> None:
         """Store a tool's value under its name."""
@@ -604,15 +561,6 @@ class State:
         if event.upto:
             self.transcript.shorten(event.upto)
 
-    def apply_inbox_added(self, event: InboxAdded) -> None:
-        """Add an inbox item that the agent waits for."""
-        self.inbox[event.item_id] = event
-
-    def apply_inbox_resolved(self, event: InboxResolved) -> None:
-        """Remove the inbox item that was resolved, whichever agent had added it."""
-        if (owner := self._find_inbox_owner(event.item_id)) is not None:
-            del owner.inbox[event.item_id]
-
     def apply_model_requested(self, event: ModelRequested) -> None:
         """Count a new turn, or another attempt at it. A request aside from the conversation counts as a turn too."""
         if event.turn > self.turns:  # an attempt may be older than a request aside
@@ -636,7 +584,7 @@ class State:
         message = event.message
         self.recoveries = 0
         if self.parent is not None:
-            self._reset_recoveries()
+            self.reset_recoveries()
         if message.labels:
             self._add_labels(message.labels, list_message_sources(message))
         if message.role != "assistant":
@@ -670,7 +618,7 @@ class State:
     def apply_model_replied(self, event: ModelReplied) -> None:
         """Count the tokens of a reply that is not part of the conversation."""
         self.aside_requests.pop(event.turn, None)
-        self._reset_recoveries()
+        self.reset_recoveries()
         self._add_reply_aside(event.message)
 
     def _add_reply_aside(self, reply: Message) -> None:
@@ -709,7 +657,7 @@ class State:
         call_id, result, calls = event.call_id, event.result, self.open_calls
         self.recoveries = 0
         if self.parent is not None:
-            self._reset_recoveries()
+            self.reset_recoveries()
         self.started_calls.pop(call_id, None)
         if self.child_paths_by_call:
             self.child_paths_by_call.pop(call_id, None)
@@ -717,7 +665,7 @@ class State:
             self.decisions.pop(call_id, None)
         self.latest_result = result
         if self.slots:
-            self._close_slots("call", call_id)
+            close_slots(self, "call", call_id)
         reply = self.unsettled_reply
         if reply is None or call_id not in calls:
             self.direct_results[call_id] = result
@@ -746,16 +694,6 @@ class State:
         if self.parent is not None and self.is_private:
             self.parent._add_labels(labels, sources)  # noqa: SLF001 - same class
 
-    def apply_permission_decided(self, event: PermissionDecided) -> None:
-        """Store a permission decision; keep it as a grant if it applies to more than one call."""
-        self.decisions[event.call_id] = event
-        if event.scope != "once":
-            self.remembered_decisions.append(event)
-
-    def apply_grant_revoked(self, event: GrantRevoked) -> None:
-        """Record that a grant was revoked."""
-        self.remembered_decisions.append(event)
-
 
 _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     RunStarted: State.apply_run_started,
@@ -766,30 +704,21 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     MessageAdded: State.apply_message_added,
     ToolStarted: State.apply_tool_started,
     ToolFinished: State.apply_tool_finished,
-    PermissionDecided: State.apply_permission_decided,
     ReplyDiscarded: State.apply_reply_discarded,
     ModelReplied: State.apply_model_replied,
     EntriesLost: State.apply_entries_lost,
     LimitReached: State.apply_limit_reached,
-    QuestionAsked: State.apply_question_asked,
-    QuestionAnswered: State.apply_question_answered,
-    InboxAdded: State.apply_inbox_added,
-    InboxResolved: State.apply_inbox_resolved,
-    QuestionWithdrawn: State.apply_question_withdrawn,
-    SlotOpened: State.apply_slot_opened,
-    SlotUpdated: State.apply_slot_updated,
-    SlotClosed: State.apply_slot_closed,
     ValueKept: State.apply_value_kept,
     SkillLoaded: State.apply_skill_loaded,
     SessionConfigured: State.apply_session_configured,
     SessionImported: State.apply_session_imported,
     Compacted: State.apply_compacted,
     ViewChanged: State.apply_view_changed,
-    GrantRevoked: State.apply_grant_revoked,
     SubagentStarted: State.apply_subagent_started,
     SubagentFinished: State.apply_subagent_finished,
     PlanMade: State.apply_engine_step,
     AnswerReviewed: State.apply_engine_step,
+    **CHANGES_BY_PEOPLE,
 }
 
 

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure._core.values.engine_event import AutoContinued
 from perdure._core.values.error import ConfigError
-from perdure._core.values.event import AutoContinued, MessageAdded, TextDelta
+from perdure._core.values.event import MessageAdded, TextDelta
 from perdure._core.values.message import Message, Text
 
 from .outcome import Outcome

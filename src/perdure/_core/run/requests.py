@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from perdure._core.log.past_runs import count_unreported_reply
 from perdure._core.model.protocol import Model, ModelInfo, Request, assemble_reply, model_info, sanitize_reply
 from perdure._core.values import checks
 from perdure._core.values.error import ReplyCutOff, UsageError
@@ -26,6 +25,7 @@ from perdure._core.values.message import Message, Usage, merge_labels, user
 from perdure._core.values.provenance import list_message_labels, list_message_sources
 
 from .calling_run import find_other_labels
+from .costs import count_unreported_reply
 
 if TYPE_CHECKING:
     from .run import Run

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from perdure._core.log.fold import State
-from perdure._core.log.past_runs import find_spent_usd, find_used_tokens, list_run_costs, sum_known_cost_usd
 from perdure._core.log.store import get_namespaced_session_id
 from perdure._core.model.cache import describe_prefix_change, hash_instructions, hash_request_part
 from perdure._core.model.protocol import Model, Request, ToolSpec, model_info
@@ -38,24 +37,11 @@ from perdure._core.values.event_class import Event, QuestionAsked
 from perdure._core.values.jsonable import error_message, to_jsonable
 from perdure._core.values.message import Message, StopReason, ToolResult, Usage, user
 
+from .costs import find_spent_limit, list_run_costs, sum_known_cost_usd
 from .outcome import Outcome, OutcomeStatus, select_own_entries
-from .requests import build_reminder_messages, find_unlogged_labels, get_model_without_limit_checks
-from .spec import (
-    Accepted,
-    BetweenTurns,
-    CancelMode,
-    CompactFunction,
-    Engine,
-    HistoryProcessor,
-    OutputValidator,
-    Reminder,
-    Retry,
-    RunPlace,
-    RunSpec,
-    call_engine,
-    get_engine_name,
-)
-from .stop import KEPT_FOR_ANSWER, Limits, repeated_calls
+from .requests import build_reminder_messages, find_unlogged_labels
+from .spec import CancelMode, Engine, RunPlace, RunSpec, get_engine_name
+from .stop import Limits, repeated_calls
 from .timer import RUN_TIMER, PausableTimer
 from .toolset import ToolSelection
 
@@ -63,23 +49,6 @@ if TYPE_CHECKING:
     from perdure._core.permission.gate import Gate
 
     from .toolset import AddedTool, ToolScope
-
-__all__ = [
-    "Accepted",
-    "BetweenTurns",
-    "CancelMode",
-    "CompactFunction",
-    "Engine",
-    "HistoryProcessor",
-    "OutputValidator",
-    "Reminder",
-    "Retry",
-    "Run",
-    "SimulatedCrash",
-    "call_engine",
-    "get_model_without_limit_checks",
-    "logger",
-]
 
 logger = logging.getLogger("perdure")
 
@@ -506,7 +475,7 @@ class Run:
         if most is not None and turn >= most and not is_attempt:
             raise LimitExceeded("max_turns")
         may_have_spent = aside or self.spec.between_turns  # since `run_turn` looked at the limits
-        if may_have_spent and (limit := self.find_spent_limit() or state.reached_limit):
+        if may_have_spent and (limit := find_spent_limit(self) or state.reached_limit):
             raise LimitExceeded(limit)
         if is_attempt and state.last_request is not None:
             return state.last_request.turn
@@ -637,43 +606,7 @@ class Run:
         if self.is_private and self.parent is not None and (above := self.parent.find_reached_limit()):
             return above
         # `state.limit` is set once the model requests more calls than allowed; at exactly that many it may still answer
-        return self.find_spent_limit() or state.reached_limit
-
-    def find_spent_limit(self, kept: float = 0.0) -> str:
-        """Return the name of the token or cost limit that this run or a parent run has used up; empty if none.
-
-        The input of requests in flight counts: of several subagents at work, those that would ask when the others have
-        already used up the limit do not. `kept` is the part of this run's limits that must be left.
-        """
-        limits, most = self.options.limits, self.options.limits.max_cost_usd
-        if limits.token_budget is not None:
-            used = find_used_tokens(self) + self.state.unanswered_usage.total_tokens
-            if used >= limits.token_budget * (1 - kept):
-                return "token_budget"
-        if most is not None and find_spent_usd(self) + self._in_flight_usd() >= most * (1 - kept):
-            return "max_cost"
-        return "" if self.parent is None else self.parent.find_spent_limit(KEPT_FOR_ANSWER if self.is_private else 0.0)
-
-    def _in_flight_usd(self) -> float:
-        """Return the estimated cost of the input of requests in flight, of this run and of its subagents."""
-        price = self.info.price
-        tokens = sum([each.estimated_tokens for each in self.state.unanswered_requests])
-        own = 0.0 if price is None or not tokens else price.cost_usd(Usage(tokens))
-        return own + sum([child._in_flight_usd() for child in self.children])  # noqa: SLF001 - another Run
-
-    def count_past_usage(self) -> None:
-        """Count what a resumed run used before a crash in its budgets, unless they have counted it already.
-
-        Subagents in progress count their own part when they are resumed.
-        """
-        if self.spec.budgets:
-            state = self.state
-            tokens = state.usage.total_tokens - sum(
-                [child.usage.total_tokens for child in state.open_children.values()]
-            )
-            cost_usd = state.children_usd + (state.own_cost_usd(self.info.price) or 0.0)
-            for budget in self.spec.budgets:
-                budget.count_past(self.run_id, tokens, cost_usd)
+        return find_spent_limit(self) or state.reached_limit
 
     def start_timer(self) -> None:
         """Start the timer that interrupts the run at its time limit, if it has one."""

@@ -15,7 +15,6 @@ from perdure._core.log.redaction import RelatedRunsRedaction
 from perdure._core.log.store import Store, get_namespaced_session_id
 from perdure._core.model.budget import Budget, budgeted
 from perdure._core.model.protocol import Model, Request, ShortenRequest, model_info
-from perdure._core.run.loop import process_history
 from perdure._core.run.run import Run
 from perdure._core.run.spec import (
     HistoryProcessor,
@@ -37,6 +36,7 @@ from perdure._core.run.stop import (
     evaluate_guardrails,
     rebuild_steps,
 )
+from perdure._core.run.turn import process_history
 from perdure._core.tools.tool import Tool
 from perdure._core.tools.toolbox import Toolbox
 from perdure._core.values import checks

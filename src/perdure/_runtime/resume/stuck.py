@@ -5,7 +5,7 @@ from typing import Any
 
 from perdure._core.log.repair import build_child_repairs
 from perdure._core.run.answers import end_with_fallback_answer
-from perdure._core.run.loop import build_run_ended
+from perdure._core.run.ending import build_run_ended
 from perdure._core.run.outcome import Outcome
 from perdure._core.run.run import Run, logger
 from perdure._core.run.tool_calls.preparation import build_tool_finished

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from perdure._core.log.fold import State
-from perdure._core.log.past_runs import RunWithInputId, count_unreported_entries
+from perdure._core.log.past_runs import RunWithInputId
 from perdure._core.log.redaction import REDACTED, RelatedRunsRedaction
 from perdure._core.log.repair import (
     ENDING_CRASH_LOOP,
@@ -48,6 +48,7 @@ from perdure._core.run.calling_run import (
     label_calling_run,
     list_seen_labels,
 )
+from perdure._core.run.costs import count_past_usage, count_unreported_entries
 from perdure._core.run.loop import execute, react
 from perdure._core.run.outcome import Outcome, select_run_entries
 from perdure._core.run.run import Run, SimulatedCrash
@@ -445,7 +446,7 @@ class SessionDriver(SessionChannelHandle):
             if not event.durable:
                 run.publish(run.stamp_event(event))
         await run.emit(*[each for each in plan.opening if each.durable], sync=True, entry_ids=plan.taken)
-        run.count_past_usage()
+        count_past_usage(run)
         if plan.is_resumed:  # they need not wait for the calls that this run has to settle first
             self._resume_background_work(run)
         faults.fault_point("run.opened")

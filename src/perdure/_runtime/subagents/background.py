@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from perdure._core.log.fold import State, fold_events
-from perdure._core.log.past_runs import find_spent_usd, find_used_tokens
 from perdure._core.log.redaction import REDACTED
 from perdure._core.log.status import GIVEN_BY_SETTING, has_unreported_task
 from perdure._core.log.store import (
@@ -32,6 +31,7 @@ from perdure._core.log.store import (
 )
 from perdure._core.people.inbox import build_resolution_post
 from perdure._core.permission.inherited import BackgroundTaskCaller, restrict_gate
+from perdure._core.run.costs import find_spent_usd, find_used_tokens
 from perdure._core.run.outcome import Outcome
 from perdure._core.run.run import Run
 from perdure._core.run.spec import SHUTDOWN_REASON, find_shutdown_signal

@@ -4,19 +4,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from perdure._core.model.protocol import Price
+from perdure._core.values.engine_event import AutoContinued, GuardrailTripped, LimitReached
 from perdure._core.values.event import (
-    AutoContinued,
     CancelRequested,
     Compacted,
     CompactionStarted,
     EntriesLost,
     ErrorRaised,
     FailedOver,
-    GuardrailTripped,
     InboxAdded,
     InboxResolved,
     Lagged,
-    LimitReached,
     MessageAdded,
     ModelReplied,
     ModelRequested,

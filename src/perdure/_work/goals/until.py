@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure._core.log.past_runs import count_spending_beside
 from perdure._core.run.answers import FallbackAnswer, add_fallback_answer
+from perdure._core.run.costs import count_spending_beside
 from perdure._core.run.loop import react
 from perdure._core.run.outcome import Outcome
 from perdure._core.run.run import Run

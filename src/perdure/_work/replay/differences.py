@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from perdure._core.log.codec import encode_event
 from perdure._core.model.protocol import Request
+from perdure._core.values.engine_event import GuardrailTripped
 from perdure._core.values.event import (
     Compacted,
     CompactionStarted,
-    GuardrailTripped,
     MessageAdded,
     ModelRequested,
     PermissionDecided,

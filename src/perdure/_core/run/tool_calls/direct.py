@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from perdure._core.run.calling_run import list_seen_labels
-from perdure._core.run.loop import carry_out_calls
 from perdure._core.run.outcome import Outcome
 from perdure._core.tools.results import RunSuspended, build_interrupted_result, build_not_started_result
 from perdure._core.values import checks
@@ -17,6 +16,7 @@ from perdure._core.values.jsonable import to_text
 from perdure._core.values.message import ToolCall, ToolResult
 
 from .approval import filter_permitted
+from .batch import carry_out_calls
 from .preparation import prepare_calls, store_results_without_running
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from perdure._core.tools.results import (
 from perdure._core.tools.tool import Arguments, Skip, Tool
 from perdure._core.values import checks
 from perdure._core.values.clock import find_program_call_id
-from perdure._core.values.event import LimitReached, ToolFinished
+from perdure._core.values.engine_event import LimitReached
+from perdure._core.values.event import ToolFinished
 from perdure._core.values.event_class import Event
 from perdure._core.values.message import ToolCall, ToolResult
 from perdure._core.values.provenance import UNTRUSTED_LABEL
