@@ -4,7 +4,7 @@ from ._facade import export
 
 NAMES_BY_MODULE = {
     "._context.history.long_results": ("LargeResults",),
-    "._core.model.wrappers": ("ToolWrapper", "after", "around", "before", "timed", "truncated"),
+    "._core.tools.wrappers": ("ToolWrapper", "after", "around", "before", "timed", "truncated"),
     "._core.schema.parameters": (
         "build_parameters_from_json_schema",
         "check_value",

@@ -1,12 +1,6 @@
 # Written by `python -m scripts.exports`, from the table in tools.py. Not edited by hand.
 
 from ._context.history.long_results import LargeResults as LargeResults
-from ._core.model.wrappers import ToolWrapper as ToolWrapper
-from ._core.model.wrappers import after as after
-from ._core.model.wrappers import around as around
-from ._core.model.wrappers import before as before
-from ._core.model.wrappers import timed as timed
-from ._core.model.wrappers import truncated as truncated
 from ._core.schema.parameters import build_parameters_from_json_schema as build_parameters_from_json_schema
 from ._core.schema.parameters import check_value as check_value
 from ._core.schema.parameters import convert_value as convert_value
@@ -18,6 +12,12 @@ from ._core.tools.tool import Prepare as Prepare
 from ._core.tools.tool import Skip as Skip
 from ._core.tools.tool import tool_from_schema as tool_from_schema
 from ._core.tools.worker.threads import set_tool_threads as set_tool_threads
+from ._core.tools.wrappers import ToolWrapper as ToolWrapper
+from ._core.tools.wrappers import after as after
+from ._core.tools.wrappers import around as around
+from ._core.tools.wrappers import before as before
+from ._core.tools.wrappers import timed as timed
+from ._core.tools.wrappers import truncated as truncated
 from ._core.values.jsonable import to_jsonable as to_jsonable
 from ._runtime.subagents.delegation import delegation as delegation
 from ._runtime.subagents.delegation import orchestrator as orchestrator

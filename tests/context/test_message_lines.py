@@ -11,7 +11,7 @@ from perdure._context.history.message_lines import (
     pack_lines_into_texts,
 )
 from perdure._context.history.tokens import estimate_text_tokens
-from perdure._core.model.wrappers import shorten_text
+from perdure._core.tools.wrappers import shorten_text
 from tests.core.material import messages as any_messages
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from perdure import tool
-from perdure._core.values.binding import (
+from perdure._core.tools.binding import (
     KEEPS_GRANTS_OF,
     build_approval_binding,
     build_unique_session_key,
-    identify_store,
     identify_tool,
     list_session_keys,
 )
+from perdure._core.values.binding import identify_store
 from perdure.engines import State
 from perdure.events import RunStarted, SessionConfigured
 from perdure.permissions import ApprovalBinding

@@ -22,6 +22,7 @@ from perdure import (
 )
 from perdure._core.log.fold import fold_events
 from perdure._core.model.wrappers import WrappedModel
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.requests import AsideModel
 from perdure.engines import Run, act, react, run_turn
 from perdure.events import (
@@ -247,7 +248,7 @@ async def test_a_tool_that_asks_the_model_of_its_run_is_counted_too():
     @tool
     async def think(context: ToolContext) -> str:
         """Think."""
-        return await ask(context.run)
+        return await ask(get_run_of_call(context))
 
     scripted = model(calls(call("think"), call("think")), Reply("A", usage=USED), Reply("B", usage=USED), "C")
     outcome = await Agent(scripted, tools=[think], limits=Limits(max_turns=3)).run("Go")

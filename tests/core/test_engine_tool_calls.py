@@ -21,6 +21,7 @@ from perdure import (
     deny,
     tool,
 )
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.spec import get_engine_name
 from perdure.engines import Run, run_turn
 from perdure.events import (
@@ -186,7 +187,7 @@ async def test_a_tool_called_by_an_engine_cannot_call_tools_through_the_run():
     async def outer(context: ToolContext) -> str:
         """Call another."""
         with pytest.raises(UsageError, match="call the function") as caught:
-            await context.run.call_tool("outer")
+            await get_run_of_call(context).call_tool("outer")
         told.append(str(caught.value))
         return "done"
 

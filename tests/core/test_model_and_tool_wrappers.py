@@ -39,7 +39,7 @@ from perdure import (
     tool,
     user,
 )
-from perdure._core.model.wrappers import labelled, shorten_text
+from perdure._core.tools.wrappers import labelled, shorten_text
 from perdure.events import (
     ErrorRaised,
     FailedOver,

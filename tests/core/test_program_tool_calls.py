@@ -19,6 +19,7 @@ from perdure import (
     tool,
     user,
 )
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.tool_calls.direct import ProgramCallExecutor
 from perdure._core.values.clock import build_program_call_id, find_program_call_id
 from perdure.events import (
@@ -317,9 +318,9 @@ async def test_a_program_whose_process_leaves_the_run_is_gone_on_with_elsewhere(
         """Leave, the first time."""
         if not left:
             left.append(context.call_id)
-            context.run.leave("shutdown")
+            get_run_of_call(context).leave("shutdown")
             if is_interrupted:
-                context.run.interrupt("shutdown")
+                get_run_of_call(context).interrupt("shutdown")
                 await asyncio.Event().wait()
         return "here"
 

@@ -23,6 +23,7 @@ from perdure import (
     tool,
     user,
 )
+from perdure._core.run.calling_run import get_run_of_call
 from perdure.engines import Run, act, react, run_turn
 from perdure.events import Custom, ErrorRaised, MessageAdded, ModelRequested, QuestionAsked, RunEnded, ToolProgress
 from perdure.models import Price
@@ -370,7 +371,7 @@ async def test_a_run_that_is_left_while_a_tool_works_waits_for_it_and_asks_nothi
     @tool
     async def stop(context: ToolContext[Any]) -> str:
         """Stop."""
-        context.run.leave("shutdown")
+        get_run_of_call(context).leave("shutdown")
         await rounds()
         return "stopped"
 

@@ -1,11 +1,11 @@
 """What a tool is given while it carries out a call."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from perdure import Agent, ConfigError, Grant, Permissions, ToolContext, allow, ask, deny, tool
+from perdure import Agent, ConfigError, Grant, NotAnswered, Permissions, ToolContext, allow, ask, deny, tool
 from perdure._core.permission.inherited import restrict_gate
 from perdure.events import Custom, ToolProgress, ToolStarted, ValueKept
 from perdure.permissions import Grants, PathTarget, TextTarget, Verdict, allow_all, path
@@ -185,3 +185,9 @@ async def test_a_tool_knows_its_target_and_whether_exactly_this_call_was_allowed
     seen.clear()
     await Agent(ScriptedModel(call("note"), call("send", to="b"), "Done."), tools=[send, note]).run("Go")
     assert seen == [(None, False), (TextTarget("b"), False)]
+
+
+async def test_a_context_without_a_call_has_nobody_to_ask():
+    alone: ToolContext[Any] = ToolContext(cast("Any", None), "c", "t")
+    with pytest.raises(NotAnswered, match="while a run carries out the call"):
+        await alone.ask("Which port?")

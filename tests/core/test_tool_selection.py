@@ -3,6 +3,7 @@
 from typing import Any
 
 from perdure import Agent, Extension, Toolbox, ToolContext, tool
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.toolset import store_loaded_tools
 from perdure.events import ToolsChanged, ValueKept
 from perdure.testing import ScriptedModel, call
@@ -24,7 +25,7 @@ async def two() -> str:
 @tool(effect="read")
 async def load(context: ToolContext[Any], names: list[str]) -> str:
     """Load."""
-    await store_loaded_tools(context.run, names)
+    await store_loaded_tools(get_run_of_call(context), names)
     return "loaded"
 
 

@@ -33,7 +33,7 @@ from perdure import (
 from perdure._core.log.repair import INTERRUPTED_CALL_TEXT
 from perdure._core.run.run import CANCEL_GRACE_SECONDS
 from perdure._core.schema.parsing import arguments_hash
-from perdure._core.values.binding import identify_tool
+from perdure._core.tools.binding import identify_tool
 from perdure.events import (
     Entry,
     Event,

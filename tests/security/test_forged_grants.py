@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from perdure import Agent, Grant, Permissions, tool
 from perdure._core.permission.grants import list_sealed_fields, make_seal
-from perdure._core.values.binding import KEEPS_GRANTS_OF
+from perdure._core.tools.binding import KEEPS_GRANTS_OF
 from perdure._io.home import keys as grant_key
 from perdure._io.home.keys import RuntimeKey
 from perdure.events import Entry, GrantRevoked, PermissionDecided, SessionConfigured

@@ -38,9 +38,9 @@ from perdure import (
     tool,
     user,
 )
-from perdure._core.model.wrappers import labelled
 from perdure._core.run.requests import label_requests
 from perdure._core.run.tool_calls.preparation import build_permission_only_tool
+from perdure._core.tools.wrappers import labelled
 from perdure._io.files.origin import forget_recorded, is_recorded, list_recorded
 from perdure._mcp.client.listing import check_tool_list
 from perdure._mcp.client.tools import build_resource_tools, build_tool

@@ -116,7 +116,7 @@ async def test_without_a_gate_commands_that_only_read_run_and_others_do_not():
 
 
 async def test_an_approval_does_not_hold_where_the_sandbox_is_another():
-    from perdure._core.values.binding import identify_tool
+    from perdure._core.tools.binding import identify_tool
 
     kinds = [Confinement(), Confinement(sandbox="x", network=False), Confinement(sandbox="x", network=True)]
     tools = [shell_tools(ScriptedShell(confinement=each))[0] for each in kinds]

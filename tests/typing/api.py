@@ -29,7 +29,7 @@ from perdure import (
     tool,
     user,
 )
-from perdure._core.model.wrappers import CallNext
+from perdure._core.tools.wrappers import CallNext
 from perdure.engines import Accepted, Run, Step, any_of, auto_continue, max_turns, react, when_tool_called
 from perdure.events import Entry, Event, ModelEvent, ToolFinished
 from perdure.models import Model, Request, failover, gated, observed, open_model, retried
@@ -72,6 +72,9 @@ async def measured(context: ToolContext[Deps], city: str) -> str:
     assert_type(context.deps.unit, str)
     assert_type(context.turn, int)
     assert_type(context.state, dict[str, Any])
+    assert_type(context.run.usage, Usage)
+    assert_type(context.run.state.turns, int)
+    context.run.cancel("after_tools")
     context.emit({"half": "way"})
     context.add_tools(weather)
     return city

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, cas
 
 from msgspec import Struct
 
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.run import Run
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool, tool
@@ -213,7 +214,7 @@ class McpCatalogue:
         return "The host program activates none of them." if name is None else self._find_entry(name)
 
     async def _describe_activated(self, entry: CatalogueEntry, context: ToolContext[Any]) -> str:
-        tools = await self._load_tools(entry.name, context.run)
+        tools = await self._load_tools(entry.name, get_run_of_call(context))
         names = ", ".join([each.name for each in tools]) or "none"
         return f"The server {entry.name!r} is active. From now on you have its tools: {names}."
 

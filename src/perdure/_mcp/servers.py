@@ -9,6 +9,7 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.run import Run
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool
@@ -250,7 +251,7 @@ class McpServers:
         return await found if isawaitable(found) else found
 
     async def _get_client(self, context: ToolContext[Any], name: str) -> McpClient:
-        return self.pool.get_client(name, await self._find_headers(self.pool.servers[name], context.run))
+        return self.pool.get_client(name, await self._find_headers(self.pool.servers[name], get_run_of_call(context)))
 
     # -- lifespan ------------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 
-from perdure._core.model.wrappers import CallNext, around
 from perdure._core.permission.targets.path import PathTarget
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Arguments, Tool, tool
+from perdure._core.tools.wrappers import CallNext, around
 from perdure._core.values.clock import SYSTEM_CLOCK, Clock
 from perdure._core.values.error import ToolError
 from perdure._io.files.confined_folder import ConfinedFolder, FileRefused, Steps

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from perdure._core.model.wrappers import labelled
 from perdure._core.permission.targets.command import CommandTarget
 from perdure._core.permission.targets.path import PathTarget
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool
 from perdure._core.tools.worker.threads import THREAD_POOL
+from perdure._core.tools.wrappers import labelled
 from perdure._core.values.message import merge_labels
 from perdure._core.values.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL, is_untrusted
 from perdure._io.files.origin import FolderOrigin, is_recorded

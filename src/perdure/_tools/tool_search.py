@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 from msgspec.structs import replace
 
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.toolset import store_loaded_tools
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool, tool
@@ -77,9 +78,9 @@ class ToolSearch:
             names: Annotated[list[str], "Names of tools"] = [],  # noqa: B006 - never changed
             query: Annotated[str, "What the tools should do, in a few words"] = "",
         ) -> str:
-            searchable = Toolbox(self._list_searchable(context.run.toolbox))
+            searchable = Toolbox(self._list_searchable(get_run_of_call(context).toolbox))
             found = self._find_tools(searchable, names, query)
-            await store_loaded_tools(context.run, [each.name for each in found])
+            await store_loaded_tools(get_run_of_call(context), [each.name for each in found])
             return _describe_loaded(found)
 
         return tool(load_tools, description=_DESCRIPTION, effect="read", parallel=False, credentials=False)

@@ -30,6 +30,7 @@ from perdure import (
 from perdure._core.log.fold import fold_events
 from perdure._core.log.status import GIVEN_BY_SETTING
 from perdure._core.people.inbox import build_resolution_post
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._runtime.resume.reasons import find_task_giver
 from perdure._runtime.resume.resumer import SessionResumer
 from perdure._runtime.subagents.background import RESUME_PROMPT, BackgroundAgents
@@ -199,7 +200,7 @@ async def test_the_end_of_a_background_task_is_told_between_two_turns():
     @tool
     async def work(context: ToolContext[Any]) -> str:
         """Works until the other one is done."""
-        await until(lambda: context.run.mailbox.has_messages_due)
+        await until(lambda: get_run_of_call(context).mailbox.has_messages_due)
         return "worked"
 
     scout = Agent(ScriptedModel("It is x."), name="scout")

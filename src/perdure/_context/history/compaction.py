@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure._core.model.protocol import Model, Settings, model_info
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.requests import get_model_without_limit_checks
 from perdure._core.run.run import Run
 from perdure._core.tools.context import ToolContext
@@ -295,7 +296,7 @@ class Compaction(CompactionOptions, frozen=True, kw_only=True, eq=False, metacla
                 context: of the call.
                 focus: What the summary must not lose.
             """
-            if await self.compact(context.run, "agent", focus=focus):
+            if await self.compact(get_run_of_call(context), "agent", focus=focus):
                 return "Done: a summary stands for the earlier part of the conversation."
             return "Nothing was changed: a summary would not have been shorter, or could not be made."
 

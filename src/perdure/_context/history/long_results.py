@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from perdure._core.model.transcript import shorten_message_for_model
-from perdure._core.model.wrappers import after
 from perdure._core.run.run import Run
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool, ToolOutput, tool
+from perdure._core.tools.wrappers import after
 from perdure._core.values import checks
 from perdure._core.values.event import ViewChanged
 from perdure._core.values.jsonable import short_repr

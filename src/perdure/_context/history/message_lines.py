@@ -6,7 +6,7 @@ the model that wrote it.
 
 from collections.abc import Iterable
 
-from perdure._core.model.wrappers import shorten_text
+from perdure._core.tools.wrappers import shorten_text
 from perdure._core.values.message import Message, Part, Text, Thinking, ToolCall, ToolResult, parts_to_text
 
 from .tokens import cut_middle_to_tokens, estimate_text_tokens

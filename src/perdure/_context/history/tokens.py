@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from perdure._core.model.protocol import ToolSpec
 from perdure._core.model.transcript import MessagesSnapshot, shorten_message_for_model
-from perdure._core.model.wrappers import shorten_text
 from perdure._core.run.run import Run
+from perdure._core.tools.wrappers import shorten_text
 from perdure._core.values.jsonable import convert
 from perdure._core.values.message import (
     Citation,

@@ -5,6 +5,7 @@ The text of a skill is untrusted, so it is framed with its name, and the frame c
 
 from typing import Annotated, Any, Final
 
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool, tool
 from perdure._core.values.error import ConfigError, ToolError
@@ -139,7 +140,7 @@ def _offer_tools(context: ToolContext[Any], skill: Skill) -> list[str]:
 
     Return the names that are taken.
     """
-    run = context.run
+    run = get_run_of_call(context)
     there = {each.name: run.toolbox.get(each.name) for each in skill.tools}
     run.add_tools([each for each in skill.tools if there[each.name] is None])
     wrapped = [each if run.spec.wrap_tool is None else run.spec.wrap_tool(each) for each in skill.tools]

@@ -6,7 +6,7 @@ that the calling run has seen, and the answer brings its labels back: whatever t
 
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import ref
 
 from msgspec.structs import replace
@@ -17,6 +17,8 @@ from perdure._core.values.message import Message, merge_labels
 from perdure._core.values.provenance import KEPT_LABELS
 
 if TYPE_CHECKING:
+    from perdure._core.tools.context import ToolContext
+
     from .run import Run
 
 _calling_run: "ContextVar[ref[Run] | None]" = ContextVar("perdure_calling_run", default=None)
@@ -38,6 +40,11 @@ def get_calling_run() -> "Run | None":
     """Return the run that the current task works for; `None` outside of tools and engines."""
     found = _calling_run.get()
     return None if found is None else found()
+
+
+def get_run_of_call(context: "ToolContext[Any]") -> "Run":
+    """Return the run that a tool call belongs to, with all that tools of the runtime need of it."""
+    return cast("Run", context.run)
 
 
 def add_labels_of_caller(message: Message) -> Message:

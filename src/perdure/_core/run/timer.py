@@ -3,14 +3,9 @@
 The time that people take to answer does not count.
 """
 
-from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from perdure._core.values.clock import Clock, Timer, find_program_call_id
-
-if TYPE_CHECKING:
-    from .run import Run
+from perdure._core.values.clock import Clock, Timer
 
 RUN_TIMER = ""
 """The name of the timer of a run, among those of its calls, which have the ids of the calls."""
@@ -59,24 +54,3 @@ class PausableTimer:
     def _fire(self) -> None:
         self._is_over = True
         self._action()
-
-
-@contextmanager
-def paused_timers(run: "Run", call_ids: Collection[str] = ()) -> Generator[None]:
-    """Pause, during the `with` block, the timers of a run, of these tool calls, and of the parent runs.
-
-    The timer of a program is paused with those of its calls.
-    """
-    programs = {find_program_call_id(each) for each in call_ids}  # mostly {""}, the timer of the run
-    timers = [run.timers[name] for name in {RUN_TIMER, *call_ids, *programs} if name in run.timers]
-    above = run.parent
-    while above is not None:
-        timers += [above.timers[RUN_TIMER]] if RUN_TIMER in above.timers else []
-        above = above.parent
-    for each in timers:
-        each.pause()
-    try:
-        yield
-    finally:
-        for each in timers:
-            each.go_on()

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from perdure._core.permission.targets.path import PathTarget
     from perdure._core.permission.targets.url import UrlTarget
-    from perdure._core.run.run import Run
-    from perdure._core.run.tool_calls.execution import PreparedCall
 
+    from .run_of_call import CallInProgress, RunOfCall
     from .tool import Tool
 
     D = TypeVarWithDefault("D", default=Any)
@@ -50,11 +49,11 @@ class ToolContext(Generic[D]):
 
     def __init__(
         self,
-        run: "Run",
+        run: "RunOfCall",
         call_id: str,
         name: str,
         begin: Callable[[], Awaitable[None]] | None = None,
-        call: "PreparedCall | None" = None,
+        call: "CallInProgress | None" = None,
     ) -> None:
         self._run = run
         self._call = call
@@ -117,7 +116,8 @@ class ToolContext(Generic[D]):
             return True
         from perdure._core.permission.inherited import can_call_see_path
         from perdure._core.permission.request import PermissionRequest
-        from perdure._core.values.binding import build_call_binding  # at first use: few tools find files by themselves
+
+        from .binding import build_call_binding  # at first use: few tools find files by themselves
 
         target = call.get_target()
         request = PermissionRequest(
@@ -192,8 +192,8 @@ class ToolContext(Generic[D]):
         return self._run.scratch
 
     @property
-    def run(self) -> "Run":
-        """The current `Run`, for tools that are a part of the runtime."""
+    def run(self) -> "RunOfCall":
+        """The current `Run`, as far as tools may use it: its `state`, `messages`, `model`, `usage`, `cancel`, …"""
         return self._run
 
     def emit(self, data: Any) -> None:
@@ -249,7 +249,7 @@ class ToolContext(Generic[D]):
     @property
     def display(self) -> ToolDisplaySlots:
         """The display slots of this call, through which it shows things to people."""
-        return ToolDisplaySlots(self)
+        return ToolDisplaySlots(self, self._call)
 
     async def ask(self, question: str | Askable[Answer], *, timeout_seconds: float | None = None) -> Answer:
         """Ask people a question (text, `Confirm(…)`, `Choice(…)`, `Form(…)`), and wait for the answer.

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure._core.values import checks
-from perdure._core.values.error import ToolError
+from perdure._core.values.error import NotAnswered, ToolError
 from perdure._core.values.event_class import Event, SlotClosed, SlotOpened, SlotUpdated
 from perdure._core.values.jsonable import to_jsonable
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from .context import ToolContext
+    from .run_of_call import CallInProgress
 
     Answer = TypeVarWithDefault("Answer", default=str)
 else:
@@ -92,10 +93,11 @@ class ToolDisplaySlots:
     questions.
     """
 
-    __slots__ = ("_context",)
+    __slots__ = ("_call", "_context")
 
-    def __init__(self, context: "ToolContext[Any]") -> None:
+    def __init__(self, context: "ToolContext[Any]", call: "CallInProgress | None") -> None:
         self._context = context
+        self._call = call
 
     async def push(self, shown: Showable, *, until: SlotLifetime = "closed") -> str:
         """Show content in a new display slot, and return the slot's id, by which it can be updated and removed.
@@ -130,15 +132,13 @@ class ToolDisplaySlots:
         The answer can be given by any process, with `session.answer` or `session.display.resolve`. A tool marked
         `asks_first` is set aside while it waits, and starts again, with the answers that it got, when there is one.
         """
-        from perdure._core.run.tool_calls.questions import (
-            ask_slot_question,  # imported here: it imports tools, which import this module
-        )
-
         asked = cast("Askable[Answer]", TextQuestion(question) if isinstance(question, str) else question)
         require_showable("ask", asked, Askable)
         if timeout_seconds is not None:
             checks.require_number("ask", "timeout_seconds", timeout_seconds)
-        return asked.read(await ask_slot_question(self._context, asked, timeout_seconds))
+        if self._call is None:
+            raise NotAnswered("questions can be asked only while a run carries out the call")
+        return asked.read(await self._call.ask_people(self._context, asked, timeout_seconds))
 
     def _require_known_slot(self, call: str, slot_id: str) -> None:
         """Raise `ToolError` for a slot that this tool call never opened. A slot that was closed meanwhile is

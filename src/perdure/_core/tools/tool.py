@@ -1,7 +1,7 @@
 """`Tool` and the decorator `@tool`: a function that a model can call, with its description, parameters and options.
 
 A tool has a description for the model, a parser for its arguments, and one async function to call. Wrappers
-(`_core/model/wrappers.py`) make a new tool from an old one.
+(`_core/tools/wrappers.py`) make a new tool from an old one.
 """
 
 import functools
@@ -409,7 +409,7 @@ def _make_isolated_call(
     module, name = locate_isolated_function(function, context_parameter, receiver)
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
-        return call_isolated(context, module, name, arguments)
+        return call_isolated(context.confirm_lease_on_thread, context.session_id, module, name, arguments)
 
     return call
 

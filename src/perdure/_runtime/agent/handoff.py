@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 
 from msgspec.structs import replace
 
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.run import Run
 from perdure._core.run.spec import BetweenTurns, RunSpec
 from perdure._core.tools.context import ToolContext
@@ -48,7 +49,7 @@ def make_handoff_tool(name: str, description: str) -> Tool[..., Any]:
         context: ToolContext[Any], message: Annotated[str, "What it should know that has not been said."] = ""
     ) -> ToolOutput:
         try:
-            context.state[HANDOFF_TRIAL_KEY](context.run, name)
+            context.state[HANDOFF_TRIAL_KEY](get_run_of_call(context), name)
         except Exception as error:
             raise ToolError(_describe_handoff_failure(name, context.run.agent_name, error)) from error
         note = f" You were told: {message}" if message.strip() else ""

@@ -11,12 +11,12 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from perdure._core.model.wrappers import ToolWrapper, around
 from perdure._core.run.outcome import Outcome
 from perdure._core.run.run import Run
 from perdure._core.run.spec import Engine, TurnWrapper, call_engine
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool
+from perdure._core.tools.wrappers import ToolWrapper, around
 from perdure._core.values import checks
 from perdure._core.values.checks import StrictOptionsMeta
 from perdure._core.values.error import ConfigError, MiddlewareFailed, PerdureError

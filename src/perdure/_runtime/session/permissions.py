@@ -17,14 +17,9 @@ from perdure._core.run.tool_calls.approval import add_seen_labels, build_permiss
 from perdure._core.run.tool_calls.execution import PreparedCall
 from perdure._core.run.tool_calls.preparation import run_prepare_hooks
 from perdure._core.schema.problems import Invalid
+from perdure._core.tools.binding import build_approval_binding, build_call_binding, build_unique_session_key
 from perdure._core.tools.tool import Skip
-from perdure._core.values.binding import (
-    ApprovalBinding,
-    build_approval_binding,
-    build_call_binding,
-    build_unique_session_key,
-    identify_store,
-)
+from perdure._core.values.binding import ApprovalBinding, identify_store
 from perdure._core.values.error import ConfigError
 from perdure._core.values.message import ToolCall
 from perdure._runtime.agent.active import get_active_agent

@@ -11,12 +11,8 @@ import msgspec
 
 from perdure._core.log.fold import State
 from perdure._core.permission.grants import grants_from_log, is_seal_of, list_sealed_fields, make_seal
-from perdure._core.values.binding import (
-    KEEPS_GRANTS_OF,
-    identify_store,
-    is_identity_of_this_process,
-    list_session_keys,
-)
+from perdure._core.tools.binding import KEEPS_GRANTS_OF, list_session_keys
+from perdure._core.values.binding import identify_store, is_identity_of_this_process
 from perdure._core.values.event import GrantRevoked, PermissionDecided
 from perdure._io.home.keys import (
     RuntimeKey,

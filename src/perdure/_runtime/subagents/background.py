@@ -36,7 +36,7 @@ from perdure._core.run.outcome import Outcome
 from perdure._core.run.run import Run
 from perdure._core.run.spec import SHUTDOWN_REASON, find_shutdown_signal
 from perdure._core.run.stop import Limits, merge_limits
-from perdure._core.values.binding import build_unique_session_key, format_agent_chain
+from perdure._core.tools.binding import build_unique_session_key, format_agent_chain
 from perdure._core.values.clock import new_id
 from perdure._core.values.error import (
     ConfigError,

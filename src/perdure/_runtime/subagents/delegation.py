@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec.structs import replace
 
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.run import Run
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool, ToolOutput, tool
@@ -129,7 +130,7 @@ def _build_delegate_tool(crew: BackgroundAgents, max_depth: int) -> Tool[..., An
         context: ToolContext[Any],
         background: Annotated[bool, "True to continue at once instead of waiting for the answer."] = False,  # noqa: FBT002 - an argument of the model
     ) -> ToolOutput:
-        name, run = _resolve_agent_name(crew, agent), context.run
+        name, run = _resolve_agent_name(crew, agent), get_run_of_call(context)
         if not task.strip():
             raise ToolError("the task is empty: describe the task")
         check_depth(run, name, max_depth)
@@ -150,7 +151,7 @@ def _build_delegate_tool(crew: BackgroundAgents, max_depth: int) -> Tool[..., An
 
 async def _start_in_background(crew: BackgroundAgents, context: ToolContext[Any], name: str, task: str) -> ToolOutput:
     """Start a background task and return its handle. A call that is made again finds the task it has started."""
-    run = context.run
+    run = get_run_of_call(context)
     if run.path:
         raise ToolError("a subagent cannot give tasks in the background: leave out background, and wait for the answer")
     job = next(
@@ -171,7 +172,7 @@ def _build_wait_tool(crew: BackgroundAgents) -> Tool[..., Any]:
         timeout_seconds: Annotated[float, "Seconds to wait at most."] = WAIT_SECONDS,
     ) -> ToolOutput:
         """Wait until agents that work in the background are done, and read their answers."""
-        run = context.run
+        run = get_run_of_call(context)
         before = _get_reported_before(context)  # reported by this very call before a crash cut it off
         jobs = [_find_task(run, each) for each in handles] or [
             each
@@ -190,7 +191,7 @@ async def _report_tasks(
     crew: BackgroundAgents, context: ToolContext[Any], jobs: Sequence[BackgroundAgentTask]
 ) -> ToolOutput:
     """Report the status of tasks to the model. Tasks that are over are not reported again by the inbox."""
-    run, lines, ends = context.run, list[str](), dict[BackgroundAgentTask, str]()
+    run, lines, ends = get_run_of_call(context), list[str](), dict[BackgroundAgentTask, str]()
     for job in jobs:
         status, answer = await crew.get_task_status(run, job)
         if status in {"running", "waiting", "interrupted"}:
@@ -217,7 +218,7 @@ def _get_open_reports(context: ToolContext[Any]) -> dict[str, list[str]]:
 def _build_list_tool(crew: BackgroundAgents) -> Tool[..., Any]:
     async def list_agents(context: ToolContext[Any]) -> ToolOutput:
         """List the agents that tasks can be given to, with the status and last answer of each."""
-        run, lines = context.run, list[str]()
+        run, lines = get_run_of_call(context), list[str]()
         jobs = list_background_jobs(run.state, run.log.store)
         answered: list[BackgroundAgentTask] = []
         for name in crew.agents:
@@ -253,7 +254,7 @@ def _format_agent_line(name: str, status: str, answer: str) -> str:
 def _build_cancel_tool(crew: BackgroundAgents) -> Tool[..., Any]:
     async def cancel_agent(handle: Annotated[str, "What `delegate` returned."], context: ToolContext[Any]) -> str:
         """Stop an agent that works in the background."""
-        run = context.run
+        run = get_run_of_call(context)
         job = _find_task(run, handle)
         if not is_result_unreported(run, job):
             return f"{handle} is not at work any more."

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.schema.parameters import convert_value, json_schema_for_type
 from perdure._core.schema.problems import Invalid
 from perdure._core.tools.context import ToolContext
@@ -106,19 +107,20 @@ def subagent(
     wanted = to_output(output)
 
     async def carry_out_task(task: str, value: Any, context: ToolContext[Any]) -> ToolOutput:
-        check_depth(context.run, name, max_depth)
+        run = get_run_of_call(context)
+        check_depth(run, name, max_depth)
         assignment = SubagentContext(
             name=name, task=task, input=value, session_id=context.session_id, call_id=context.call_id, deps=context.deps
         )
         segment = name if durable else f"{name}-{context.call_id}"
-        path = get_child_run_path(context.run, context.call_id, segment)
+        path = get_child_run_path(run, context.call_id, segment)
         try:
             made = await call_factory(factory, assignment)
         except (Exception, asyncio.CancelledError) as error:
-            await record_failed_task(context.run, SubagentStarted(context.call_id, name, task, path), error)
+            await record_failed_task(run, SubagentStarted(context.call_id, name, task, path), error)
             raise
         given = SubagentTask(name, made, context.call_id, task, path, wanted, narrow_permission)
-        return await run_subagent(given, context.run)
+        return await run_subagent(given, run)
 
     return (
         _build_text_tool(name, description, carry_out_task)

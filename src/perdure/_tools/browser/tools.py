@@ -9,12 +9,12 @@ denies, or asks about, are left out. All results are labelled `untrusted`.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final
 
-from perdure._core.model.wrappers import before
 from perdure._core.permission.targets.patterns import Target
 from perdure._core.permission.targets.text import TextTarget
 from perdure._core.permission.targets.url import UrlTarget
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Effect, Skip, Tool, ToolOptions, ToolOutput, tool
+from perdure._core.tools.wrappers import before
 from perdure._core.values.error import ToolError
 from perdure._core.values.message import Image, Text
 from perdure._core.values.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL

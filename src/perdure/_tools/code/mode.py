@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, cast
 
 from msgspec.structs import replace
 
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.tool_calls.direct import ProgramCallExecutor
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool, ToolOutput, tool
@@ -68,7 +69,7 @@ def build_program_tool(
     async def run_program(
         code: Annotated[str, "The Python program. Its last expression is what it returns."], context: ToolContext[Any]
     ) -> ToolOutput:
-        functions = name_program_functions([each for each in context.run.toolbox if is_callable(each)])
+        functions = name_program_functions([each for each in get_run_of_call(context).toolbox if is_callable(each)])
         driver = _ProgramDriver(context, interpreter, code, functions)
         try:
             value = await driver.run()
@@ -203,7 +204,7 @@ class _ProgramDriver:
 
     async def _find_time(self) -> float:
         """Return the time of the program: stored when it is first asked for, so that another attempt has the same."""
-        run, call_id = self._context.run, self._context.call_id
+        run, call_id = get_run_of_call(self._context), self._context.call_id
         kept: Any = run.state.kept_values.get(PROGRAM_TIME_NAME)
         stored = cast("dict[str, Any]", kept if isinstance(kept, dict) else {})
         if stored.get("call_id") == call_id:

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Final
 
 from msgspec import Struct
 
-from perdure._core.model.wrappers import before
 from perdure._core.permission.targets.path import PathTarget
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool, ToolOutput, tool
+from perdure._core.tools.wrappers import before
 from perdure._core.values.error import ToolError
 from perdure._core.values.message import Image, Text
 from perdure._io.files.confined_folder import FileRefused

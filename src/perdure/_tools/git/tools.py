@@ -12,11 +12,11 @@ from typing import Annotated, Any, Final, Protocol
 
 from msgspec import Struct
 
-from perdure._core.model.wrappers import before
 from perdure._core.permission.targets.command import CommandPart, CommandTarget
 from perdure._core.permission.targets.path import PathTarget
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Skip, Tool, tool
+from perdure._core.tools.wrappers import before
 from perdure._core.values.error import ToolError
 from perdure._io.files.confined_folder import FileRefused
 from perdure._tools.files.backend import FileReadBackend, call_backend_method, check_backend, may_show_path

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from perdure._core.model.wrappers import before
 from perdure._core.permission.targets.path import PathTarget
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool, tool
+from perdure._core.tools.wrappers import before
 from perdure._core.values.error import ToolError
 from perdure._io.files.confined_folder import FileRefused
 from perdure._tools.files.backend import (

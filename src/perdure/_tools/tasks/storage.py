@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, cast
 
-from perdure._core.model.wrappers import around, labelled
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.run import Run
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Tool, tool
+from perdure._core.tools.wrappers import around, labelled
 from perdure._core.values import checks
 from perdure._core.values.error import ConfigError, ToolError
 from perdure._core.values.event import ValueKept
@@ -92,7 +93,7 @@ async def _read_shared(context: ToolContext[Any], name: str) -> Any:
     """Return a value that several agents share; `None` if there is none."""
     values = _values.get()
     if values is None or isinstance(values, str):
-        return _find_top_run(context.run).state.kept_values.get(name)
+        return _find_top_run(context).state.kept_values.get(name)
     found = values.load(name)
     return await found if inspect.isawaitable(found) else found
 
@@ -103,7 +104,7 @@ async def write_value(context: ToolContext[Any], name: str, value: Any) -> None:
     if values is None:
         await context.keep(name, value)
         return
-    shared_by = _find_top_run(context.run) if isinstance(values, str) else values
+    shared_by = _find_top_run(context) if isinstance(values, str) else values
     async with hold_named_lock(_LABELS, id(shared_by), name):  # else the labels of two agents would replace each other
         known = await _read_labels(context, name)
         labels = merge_labels(known, context.run.state.labels)
@@ -114,7 +115,7 @@ async def write_value(context: ToolContext[Any], name: str, value: Any) -> None:
 
 async def _write_shared(context: ToolContext[Any], values: ValueStore | str, name: str, value: Any) -> None:
     if isinstance(values, str):
-        top = _find_top_run(context.run)
+        top = _find_top_run(context)
         await top.emit(top.stamp_event(ValueKept(name, value)))
         return
     saved = values.save(name, value)
@@ -122,8 +123,9 @@ async def _write_shared(context: ToolContext[Any], values: ValueStore | str, nam
         await saved
 
 
-def _find_top_run(run: Run) -> Run:
-    """Return the run of the session's own agent, which this run works for, directly or not."""
+def _find_top_run(context: ToolContext[Any]) -> Run:
+    """Return the run of the session's own agent, which the run of this call works for, directly or not."""
+    run = get_run_of_call(context)
     while run.parent is not None:
         run = run.parent
     return run

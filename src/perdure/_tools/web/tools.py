@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
-from perdure._core.model.wrappers import before
 from perdure._core.permission.targets.url import UrlTarget
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Skip, Tool, ToolOutput, tool
 from perdure._core.tools.worker.threads import THREAD_POOL
+from perdure._core.tools.wrappers import before
 from perdure._core.values.error import ConfigError, ToolError
 from perdure._core.values.provenance import UNTRUSTED_LABEL
 from perdure._io.http.transport import NetError

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from perdure._core.model.wrappers import around
 from perdure._core.tools.context import ToolContext
 from perdure._core.tools.tool import Arguments, Tool
+from perdure._core.tools.wrappers import around
 from perdure._core.values import checks
 
 THRESHOLD_SECONDS: Final = 0.25

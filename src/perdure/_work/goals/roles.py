@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from perdure._core.model.wrappers import shorten_text
 from perdure._core.run.loop import react
 from perdure._core.run.spec import find_shutdown_signal
 from perdure._core.run.stop import Limits, merge_limits
+from perdure._core.tools.wrappers import shorten_text
 from perdure._core.values.message import Message, Text, merge_labels
 from perdure._core.values.provenance import UNTRUSTED_LABEL
 from perdure._runtime.agent.agent import Agent

@@ -11,6 +11,7 @@ from perdure._core.permission.gate import Gate, cast_to_question_gate
 from perdure._core.permission.grants import Grant, Grants
 from perdure._core.permission.inherited import list_chain_grants
 from perdure._core.permission.request import NO_ANSWER, PermissionRequest, Verdict
+from perdure._core.run.calling_run import get_run_of_call
 from perdure._core.run.run import Run
 from perdure._core.run.spec import RECALL_ATTRIBUTE, BetweenTurns
 from perdure._core.schema.parsing import arguments_hash
@@ -166,7 +167,9 @@ class RecordedTools:
         if call_id in segment.started_calls:
             await context.begin()  # of a tool that asks first, and went on to do something
         result = segment.results.get(call_id)
-        await self._restore_entries(context.run, segment.result_entries.get(call_id, self._playback.record.last + 1))
+        await self._restore_entries(
+            get_run_of_call(context), segment.result_entries.get(call_id, self._playback.record.last + 1)
+        )
         if result is None:
             return ""  # a crash precedes its result, or it waits: the replay stops when this is to be stored
         if result.status is Status.CANCELLED:
@@ -193,8 +196,10 @@ class RecordedTools:
                 return
             if isinstance(entry.event, ToolsChanged) and entry.seq not in self._changed:
                 self._changed.add(entry.seq)
-                context.run.announce_tools(entry.event.added)  # those that were loaded
-                context.run.add_tools([self._added[name] for name in entry.event.added if name in self._added])
+                get_run_of_call(context).announce_tools(entry.event.added)  # those that were loaded
+                get_run_of_call(context).add_tools(
+                    [self._added[name] for name in entry.event.added if name in self._added]
+                )
 
     async def _repeat_cancel(self) -> None:
         """Cancel the run if it was cancelled during the calls of this reply."""

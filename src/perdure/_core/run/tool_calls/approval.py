@@ -16,8 +16,9 @@ from perdure._core.run.calling_run import list_seen_labels
 from perdure._core.run.run import Run
 from perdure._core.schema.parsing import parse_arguments
 from perdure._core.schema.problems import Invalid
+from perdure._core.tools.binding import build_call_binding
 from perdure._core.tools.results import CONTAINED_ERRORS, build_denied_result, build_error_result, describe_error
-from perdure._core.values.binding import ApprovalBinding, build_call_binding
+from perdure._core.values.binding import ApprovalBinding
 from perdure._core.values.event import PermissionDecided
 from perdure._core.values.event_class import Event
 from perdure._core.values.jsonable import replace_surrogates, to_text

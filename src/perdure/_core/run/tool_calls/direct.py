@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from perdure._core.run.calling_run import list_seen_labels
+from perdure._core.run.calling_run import get_run_of_call, list_seen_labels
 from perdure._core.run.outcome import Outcome
 from perdure._core.tools.results import RunSuspended, build_interrupted_result, build_not_started_result
 from perdure._core.values import checks
@@ -141,7 +141,7 @@ class ProgramCallExecutor:
         Raises `ProgramDiverged` if an earlier attempt at the program made another call at the same place, and
         `RunSuspended` if one of them waits for an answer, or this process leaves the run.
         """
-        run = self._context.run
+        run = get_run_of_call(self._context)
         made = [self._build_call(*each) for each in calls]
         left = [call for call in made if call.call_id not in run.state.direct_results]
         if left:
@@ -175,7 +175,7 @@ def _list_earlier_calls(context: "ToolContext[Any]") -> "Iterator[tuple[str, str
 
 async def _carry_out(context: "ToolContext[Any]", calls: Sequence[ToolCall]) -> None:
     """Carry out calls of a program; each gets exactly one result, even if the run or the program is cancelled."""
-    run = context.run
+    run = get_run_of_call(context)
     try:
         prepared_calls = await prepare_calls(run, calls)
         for each in prepared_calls:
@@ -192,7 +192,7 @@ async def _carry_out(context: "ToolContext[Any]", calls: Sequence[ToolCall]) -> 
 
 async def _filter_permitted(context: "ToolContext[Any]", calls: "list[PreparedCall]") -> "list[PreparedCall]":
     """Return the calls that may run; a person is asked once about all that no rule decides."""
-    run = context.run
+    run = get_run_of_call(context)
     if run.spec.gate is None and not any(each.needs_permission(list_seen_labels(run)) for each in calls):
         return calls
     from .approval import filter_permitted  # at first use: many agents need no permission

@@ -45,6 +45,7 @@ from perdure._core.values.provenance import has_private_and_untrusted_labels
 if TYPE_CHECKING:
     from perdure._core.permission.targets.patterns import Target
     from perdure._core.run.run import Run
+    from perdure._core.tools.slots import Askable
 
 GRACE_SECONDS = 2.0
 """Seconds that a cancelled tool has to end; then it is abandoned."""
@@ -146,6 +147,12 @@ class PreparedCall(Struct, eq=False):
             arguments = self.tool.parameters.add_defaults(self.take_arguments())
             self.target = to_target(self.tool.target(arguments), self.tool.target)
         return self.target
+
+    async def ask_people(self, context: ToolContext[Any], asked: "Askable[Any]", timeout_seconds: float | None) -> Any:
+        """Ask people a question of the call in a display slot, and return the answer."""
+        from .questions import ask_slot_question  # at first use: few programs ask
+
+        return await ask_slot_question(context, asked, timeout_seconds)
 
     def build_intent(self, run: "Run") -> ToolStarted:
         """Build the intent of the call: the `ToolStarted` event, stored before the call can have an effect."""

@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -21,12 +22,13 @@ from perdure._core.permission.request import (
     Verdict,
     complete_verdicts,
 )
-from perdure._core.run.timer import paused_timers
+from perdure._core.run.calling_run import get_run_of_call
+from perdure._core.run.timer import RUN_TIMER
 from perdure._core.schema.parameters import check_value
 from perdure._core.schema.problems import Invalid
 from perdure._core.tools.results import CONTAINED_ERRORS, RunSuspended, build_interrupted_result, describe_error
 from perdure._core.values import faults
-from perdure._core.values.clock import get_steady_time, new_id
+from perdure._core.values.clock import find_program_call_id, get_steady_time, new_id
 from perdure._core.values.error import ConfigError, NotAnswered
 from perdure._core.values.event_class import QuestionAnswered, QuestionAsked, QuestionWithdrawn
 from perdure._core.values.jsonable import convert, replace_surrogates, short_repr, to_jsonable, to_text
@@ -75,7 +77,7 @@ async def ask_slot_question(context: "ToolContext[Any]", asked: "Askable[Any]", 
 
     Raises `NotAnswered`, or `RunSuspended` if the call can restart.
     """
-    run = context.run
+    run = get_run_of_call(context)
     if not run.options.interactive:
         raise NotAnswered("no questions can be asked in this run: it is not interactive")
     context.question_count += 1
@@ -169,7 +171,7 @@ async def _first_answer(
         raise RunSuspended
     asking = None if handler is None else asyncio.ensure_future(cast("Awaitable[Any]", handler()))
     try:
-        with paused_timers(run, [str(each.get("call_id")) for each in question.calls]):
+        with _paused_timers(run, [str(each.get("call_id")) for each in question.calls]):
             await _wait_for_any(run, [posted, asking], [left, patience])
         if (post := _posted_answer(run, question)) is not None:
             return _answer_in_post(post)
@@ -184,6 +186,27 @@ async def _first_answer(
     if left is not None and (patience is None or left <= patience):
         return EXPIRED_SOURCE, None, "", ""
     raise RunSuspended
+
+
+@contextmanager
+def _paused_timers(run: "Run", call_ids: Collection[str] = ()) -> Generator[None]:
+    """Pause, during the `with` block, the timers of a run, of these tool calls, and of the parent runs.
+
+    The timer of a program is paused with those of its calls.
+    """
+    programs = {find_program_call_id(each) for each in call_ids}  # mostly {""}, the timer of the run
+    timers = [run.timers[name] for name in {RUN_TIMER, *call_ids, *programs} if name in run.timers]
+    above = run.parent
+    while above is not None:
+        timers += [above.timers[RUN_TIMER]] if RUN_TIMER in above.timers else []
+        above = above.parent
+    for each in timers:
+        each.pause()
+    try:
+        yield
+    finally:
+        for each in timers:
+            each.go_on()
 
 
 def _answer_in_post(post: Post) -> tuple[str, Any, str, str]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from perdure._core.values.error import ConfigError, ToolError
@@ -16,8 +17,6 @@ from .threads import THREAD_POOL
 
 if TYPE_CHECKING:
     from typing import BinaryIO
-
-    from perdure._core.tools.context import ToolContext
 
 
 MAX_IDLE_WORKERS = 2
@@ -136,16 +135,18 @@ class ToolWorkerPool:
 WORKERS = ToolWorkerPool()
 
 
-async def call_isolated(context: "ToolContext[Any]", module: str, name: str, arguments: dict[str, Any]) -> Any:
-    """Call a function in a worker process. If the call is cancelled, the process is killed."""
+async def call_isolated(
+    confirm_lease: Callable[[], None], session_id: str, module: str, name: str, arguments: dict[str, Any]
+) -> Any:
+    """Call a function in a worker process, after a last look at the lease. A cancelled call kills the process."""
     worker = WORKERS.take()
 
     def call_unless_fenced() -> tuple[bool, Any]:
-        context.confirm_lease_on_thread()
+        confirm_lease()
         return worker.call((module, name, arguments))
 
     try:
-        is_value, result = await THREAD_POOL.run(call_unless_fenced, (), {}, session_id=context.session_id)
+        is_value, result = await THREAD_POOL.run(call_unless_fenced, (), {}, session_id=session_id)
     except BaseException as error:
         worker.kill()
         if isinstance(error, EOFError):

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure._core.model.wrappers import shorten_text
 from perdure._core.run.outcome import Outcome
+from perdure._core.tools.wrappers import shorten_text
 from perdure._core.values.event import Entry, RunResumed
 from perdure._core.values.jsonable import error_message
 from perdure._work.judging.graders.grader import Grade

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from perdure._core.model.wrappers import shorten_text
+from perdure._core.tools.wrappers import shorten_text
 from perdure._core.values.jsonable import to_text
 from perdure._tracing.view.page_parts import escape_text, fill_template, hash_source, read_theme
 

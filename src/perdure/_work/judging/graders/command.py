@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from perdure._core.model.wrappers import shorten_text
 from perdure._core.tools.worker.threads import THREAD_POOL
+from perdure._core.tools.wrappers import shorten_text
 from perdure._core.values import checks
 from perdure._core.values.message import merge_labels
 from perdure._tools.origin import list_folder_labels

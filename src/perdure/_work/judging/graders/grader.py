@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure._core.log.past_runs import ToolCallRecord
-from perdure._core.model.wrappers import shorten_text
 from perdure._core.run.outcome import Outcome
 from perdure._core.run.spec import get_engine_name
 from perdure._core.tools.worker.threads import THREAD_POOL
+from perdure._core.tools.wrappers import shorten_text
 from perdure._core.values import checks
 from perdure._core.values.jsonable import error_message, replace_surrogates, short_repr
 from perdure._core.values.message import Message, Usage, check_labels

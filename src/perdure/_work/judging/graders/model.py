@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from perdure._core.model.budget import Budget
 from perdure._core.model.json_reply import is_true, separate_json_from_text
 from perdure._core.model.protocol import Model
-from perdure._core.model.wrappers import shorten_text
 from perdure._core.run.outcome import Outcome
 from perdure._core.run.run import Run
 from perdure._core.run.spec import Accepted, Retry
 from perdure._core.run.stop import Limits
+from perdure._core.tools.wrappers import shorten_text
 from perdure._core.values import checks
 from perdure._core.values.jsonable import to_text
 from perdure._core.values.message import Message, Text
