@@ -6,10 +6,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
+from functools import cache
 
 import pytest
 
-from tests.architecture.source import ROOT, Module, modules
+from scripts.house import checkout as read
+from scripts.house.imports import Import, Kind, build_graph, find_imports, largest_cycle
+from tests.architecture.source import ROOT, modules
 
 LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(sys.argv[1], no_cache=True))"
 
@@ -79,6 +83,8 @@ def test_the_allowed_directions_are_allowed(package):
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
+        ("_core/values/event", "_core/run/run"),
+        ("_core/model/wrappers", "_core/tools/tool"),
         ("_core/run/run", "_io/http/pooled"),
         ("_core/run/run", "_models/local/demo"),
         ("_io/http/pooled", "_stores/memory"),
@@ -115,43 +121,72 @@ def test_every_layer_exists():
             assert sorted(each for each in named if not list(folder.glob(f"{each}*"))) == []
 
 
+def core_rooms() -> dict[str, int]:
+    """The rooms of the kernel and the places of their layers, from top to bottom."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = [each["layers"] for each in settings["tool"]["importlinter"]["contracts"] if each["id"] == "core"]
+    return {room: place for place, layer in enumerate(layers) for room in re.findall(r"\w+", layer)}
+
+
+def find_wrong_directions(found: Iterable[Import]) -> list[str]:
+    """The imports between rooms of the kernel that do not go down."""
+    rooms = core_rooms()
+    wrong = []
+    for each in found:
+        for target in each.targets:
+            above, below = (rooms.get(get_room(name)) for name in (each.importer, target))
+            is_within = get_room(each.importer) == get_room(target)
+            if above is not None and below is not None and not is_within and above >= below:
+                wrong.append(f"{each.importer} -> {target} ({each.kind})")
+    return sorted(wrong)
+
+
+def get_room(module: str) -> str:
+    """The room of the kernel that a module lies in; empty for any other module."""
+    package, _, rest = module.partition("._core.")
+    return rest.partition(".")[0] if package == "perdure" else ""
+
+
+def test_rooms_of_the_kernel_import_only_rooms_below_them_not_even_for_type_checkers():
+    assert find_wrong_directions(our_imports()) == []
+
+
+@pytest.mark.parametrize("kind", ["module", "function", "typing"])
+@pytest.mark.parametrize(
+    ("importer", "target", "is_wrong"),
+    [
+        ("values.event", "run.run", True),
+        ("tools.worker.process", "run.run", True),
+        ("watch", "model.protocol", True),
+        ("run.run", "values.event", False),
+        ("log.fold", "log.status", False),
+        ("run.spec", "watch", False),
+    ],
+)
+def test_an_import_between_rooms_is_wrong_unless_it_goes_down(importer, target, is_wrong, kind):
+    found = find_wrong_directions([Import(f"perdure._core.{importer}", kind, frozenset({f"perdure._core.{target}"}))])
+    assert bool(found) == is_wrong
+
+
 def test_no_module_imports_itself_through_others_not_even_inside_a_function():
-    every = modules()
-    known = {module.name for module in every}
-    imports = {module.name: imported_by(module, known) for module in every}
-    assert sorted(name for name in imports if name in reachable(name, imports)) == []
+    assert find_cycle("module", "function") == []
 
 
-def imported_by(module: Module, known: set[str]) -> set[str]:
-    """The modules of ours that a module imports, anywhere but for type checkers alone."""
-    found: set[str] = set()
-    for node in list_imports(module):
-        if isinstance(node, ast.ImportFrom):
-            package = module.name if module.path.stem == "__init__" else module.name.rpartition(".")[0]
-            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
-            source = ".".join(filter(None, [base, node.module]))
-            found |= {f"{source}.{each.name}" if f"{source}.{each.name}" in known else source for each in node.names}
-        else:
-            found |= {each.name for each in node.names}
-    return {each for each in found & known if not f"{module.name}.".startswith(f"{each}.")}
+def test_at_most_eight_modules_import_one_another_for_type_checkers():
+    assert len(cycle := find_cycle("module", "function", "typing")) <= 8, cycle
 
 
-def list_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
-    """Its imports, without those for type checkers alone."""
-    conditions = [node for node in module.nodes if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
-    left_out = {node for condition in conditions for statement in condition.body for node in ast.walk(statement)}
-    return [node for node in module.nodes if isinstance(node, ast.Import | ast.ImportFrom) and node not in left_out]
+def find_cycle(*kinds: Kind) -> list[str]:
+    """The modules of the largest cycle of imports of these kinds."""
+    return largest_cycle(build_graph([each.name for each in modules()], [i for i in our_imports() if i.kind in kinds]))
 
 
-def reachable(name: str, imports: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    pending = [*imports[name]]
-    while pending:
-        each = pending.pop()
-        if each not in found:
-            found.add(each)
-            pending += imports[each]
-    return found
+@cache
+def our_imports() -> list[Import]:
+    """Every import in the package of what is in it, those for type checkers included."""
+    parsed = [read.Module(each.name, each.path, "", each.tree, ()) for each in modules()]
+    own = {each.name for each in parsed}
+    return [found for each in parsed for found in find_imports(each, own)]
 
 
 def test_nothing_in_the_package_imports_its_public_face():
