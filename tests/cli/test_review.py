@@ -9,9 +9,9 @@ import pytest
 from perdure import ProviderDown
 from perdure.models import register
 from perdure.testing import ScriptedModel
-from tests.reviewing.conftest import answer, repository, reviewer
+from tests.reviewing.conftest import answer, repository, reviewer, template
 
-__all__ = ["repository"]
+__all__ = ["repository", "template"]
 
 
 @pytest.fixture

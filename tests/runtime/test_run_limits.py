@@ -9,7 +9,7 @@ from perdure import Agent, Budget, ConfigError, Limits, Outcome, Permissions, Se
 from perdure._config.needs_trust import tighten_limits
 from perdure._core.run.stop import merge_limits
 from perdure.engines import until
-from perdure.evals import Case, Dataset, Evaluation, contains
+from perdure.evals import Case, Dataset, Evaluation, Grade, contains
 from perdure.events import RunStarted
 from perdure.models import Price
 from perdure.permissions import allow_all, deny_all, later
@@ -270,3 +270,13 @@ def test_what_widens_is_for_runs_alone_and_names_limits() -> None:
         Limits(widens="max_turns")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="there is no limit 3"):
         Limits(widens=(3,))  # type: ignore[arg-type]
+
+
+async def test_the_grades_of_a_subagent_count_for_the_limits_of_the_agent_above_it():
+    def reject(_evidence: object) -> Grade:
+        return Grade(passed=False, usage=Usage(1_000, 0))
+
+    scout = Agent(ScriptedModel("one", "two"), name="scout", engine=until(reject, max_rounds=2))
+    boss = Agent(ScriptedModel(call("scout", task="Count."), "Done."), tools=[scout.as_tool()])
+    outcome = await boss.run("Go.", limits=Limits(token_budget=1_500))
+    assert (outcome.status, outcome.reason) == ("limit", "token_budget")
