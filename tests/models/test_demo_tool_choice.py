@@ -147,6 +147,10 @@ def test_a_tool_that_needs_what_the_sentence_lacks_cannot_be_narrowed(name, sent
         ("in Oslo", {"city": {"anyOf": [{"type": "null"}, TEXT]}}, {"city": "Oslo"}),
         ("in Oslo", {"city": {"type": ["null", "string"]}}, {"city": "Oslo"}),
         ("in Oslo", {"city": True}, {"city": "Oslo"}),
+        ("say Kelvin", {"query": TEXT, "unit": {"enum": ["c", "kelvin"]}}, {"query": "say Kelvin", "unit": "kelvin"}),
+        ("hello", {"text": TEXT, "topic": TEXT}, {"text": "hello", "topic": "hello"}),
+        ("hello", {"days": {"type": "integer", "default": 3}}, {"days": 3}),
+        ("hello", {"tags": {"type": "array", "items": TEXT, "default": []}}, {"tags": []}),
     ],
 )
 def test_arguments_are_found_in_the_sentence(sentence, properties, arguments):
@@ -213,6 +217,43 @@ def test_any_sentence_gives_arguments_that_can_be_sent(sentence):
     arguments, missing = guess_arguments(tool, sentence)
     assert arguments.keys().isdisjoint(missing)
     assert msgspec.json.decode(msgspec.json.encode(arguments)) == arguments
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "a", "string", "null", "city", "query"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+TYPES = st.sampled_from(["string", "integer", "number", "boolean", "array", "object", "null"])
+SCHEMAS = st.deferred(
+    lambda: st.fixed_dictionaries(
+        {},
+        optional={
+            "type": TYPES | st.lists(TYPES, max_size=2) | JSON,
+            "enum": st.lists(JSON, max_size=3) | JSON,
+            "default": JSON,
+            "anyOf": st.lists(SCHEMAS, max_size=2) | JSON,
+            "oneOf": st.lists(SCHEMAS, max_size=2) | JSON,
+            "description": JSON,
+        },
+    )
+)
+NAMED = ["query", "text", "unit", "path", "url", "expression", "city", "x"]
+NAMES = st.sampled_from(NAMED)
+
+
+@given(
+    st.dictionaries(NAMES, SCHEMAS, min_size=2, max_size=5) | JSON,
+    st.just(NAMED) | JSON,
+    st.sampled_from(["", "search 'a' for 3 whales in Oslo", "read a.txt, https://a.org and 2 + 2"]),
+)
+def test_any_schema_gives_arguments_that_can_be_sent(properties, required, sentence):
+    tool = ToolSpec("search", "", {"type": "object", "properties": properties, "required": required})
+    assert choose_tool(sentence, [tool], required=True) is tool
+    arguments, missing = guess_arguments(tool, sentence)
+    assert arguments.keys().isdisjoint(missing)
+    assert msgspec.json.decode(msgspec.json.encode(arguments)) == arguments
+    restrict_tool_values(tool, sentence)
 
 
 @pytest.mark.parametrize("unit", ["(", "1 ", "a.", "/a", "'", "A ", "-1", "\u2019"])

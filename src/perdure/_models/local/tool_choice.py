@@ -94,7 +94,7 @@ def restrict_tool_values(tool: ToolSpec, sentence: str) -> ToolSpec | None:
 def _score_tool(tool: ToolSpec, sentence: str) -> int:
     texts, required = [tool.description], _get_required(tool)
     for parameter, schema in _get_properties(tool).items():
-        texts += [parameter, str(schema.get("description", "")), *map(str, schema.get("enum", ()))]
+        texts += [parameter, str(schema.get("description", "")), *map(str, _as_list(schema.get("enum")))]
     said, name, other = _extract_stems(sentence), _extract_stems(tool.name), _extract_stems(" ".join(texts))
     values = _collect_values(sentence, frozenset())
     kinds = {_get_kind(each, schema) for each, schema in required.items()}
@@ -125,9 +125,14 @@ def _collect_values(sentence: str, about: frozenset[str]) -> dict[str, list[str]
 
 
 def _take_value(name: str, schema: Mapping[str, Any], values: dict[str, list[str]]) -> Any:
-    """Return the next value for a required parameter, each of which is used once; `None` if there is none."""
+    """Return the next value for a required parameter; `None` if there is none. Its default comes first.
+
+    Each value is used once, but the whole sentence any number of times.
+    """
+    if "default" in schema:
+        return schema["default"]
     kind, type_ = _get_kind(name, schema), _get_type(schema)
-    if allowed := cast("Sequence[Any]", schema.get("enum", ())):
+    if allowed := _as_list(schema.get("enum")):
         return next((each for each in allowed if str(each).lower() in values["whole"][0].lower()), allowed[0])
     if type_ == "boolean":
         return False
@@ -140,11 +145,12 @@ def _take_value(name: str, schema: Mapping[str, Any], values: dict[str, list[str
     if type_ != "string":
         return None
     pools = (kind, "quoted") if kind in _NEEDED_KINDS else ("quoted", "whole" if kind == "free" else "name")
-    return next((values[pool].pop(0) for pool in pools if values[pool]), None)
+    pool = next((pool for pool in pools if values[pool]), None)
+    return None if pool is None else values[pool][0] if pool == "whole" else values[pool].pop(0)
 
 
 def _get_required(tool: ToolSpec) -> dict[str, Mapping[str, Any]]:
-    required = tool.parameters.get("required", ())
+    required = _as_list(tool.parameters.get("required"))
     return {name: schema for name, schema in _get_properties(tool).items() if name in required}
 
 
@@ -162,15 +168,19 @@ def _get_kind(name: str, schema: Mapping[str, Any]) -> str:
 
 def _get_type(schema: Mapping[str, Any]) -> str:
     """Return the type of a parameter; of several, the first that is not null."""
-    for each in schema.get("anyOf") or schema.get("oneOf") or ():
+    for each in _as_list(schema.get("anyOf")) or _as_list(schema.get("oneOf")):
         if (chosen := _get_type(_as_mapping(each))) != "null":
             return chosen
     kind: Any = schema.get("type", "string")
-    return kind if isinstance(kind, str) else next((str(each) for each in kind if each != "null"), "null")
+    return kind if isinstance(kind, str) else next((str(each) for each in _as_list(kind) if each != "null"), "null")
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
 
 
 def _cut_sentence(text: str) -> str:
