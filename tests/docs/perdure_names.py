@@ -10,6 +10,7 @@ import builtins
 import functools
 import importlib
 import inspect
+import itertools
 import sys
 import textwrap
 import types
@@ -43,9 +44,9 @@ def problem_of(written: str) -> str:
 
 
 def look_up_command(words: list[str]) -> None:
-    """Follow a command line; whatever is not a command or an option is taken for an argument."""
+    """Follow a command line; whatever is not a command or an option is an argument of the command, or of the option."""
     command: click.Command = root_command
-    for word in words:
+    for before, word in itertools.pairwise(["", *words]):
         if word.startswith("-"):
             options = {option for parameter in command.params for option in parameter.opts}
             if word not in options:
@@ -55,6 +56,8 @@ def look_up_command(words: list[str]) -> None:
             if found is None:
                 raise Missing(f"there is no command {word!r}")
             command = found
+        elif not before.startswith("-") and not any(isinstance(each, click.Argument) for each in command.params):
+            raise Missing(f"{command.name!r} takes no argument {word!r}")
 
 
 def look_up(node: ast.expr) -> Any:

@@ -313,7 +313,7 @@ def test_a_backup_is_compared_with_its_manifest_file_by_file(tmp_path: Path) -> 
     check_manifest_files(str(tmp_path), files, ["b", "a"])
     advice = (
         "Use another backup if nobody has used it as a store since; if that is what happened, back it up as one: "
-        "`perdure --store file:DIR backup`"
+        "`perdure backup --store file:DIR PATH`"
     )
     for names, problem in ((["a"], "'b' is missing"), (["a", "b", "c"], "'c' has come into it")):
         with pytest.raises(StoreError) as refused:

@@ -93,7 +93,7 @@ def read_manifest(folder: str) -> dict[str, FileDigest]:
     except FileNotFoundError:
         raise StoreError(
             f"{folder!r} is no complete backup, because it has no {MANIFEST_NAME!r}: give the folder that "
-            "`perdure --store file:DIR backup` has made"
+            "`perdure backup --store file:DIR PATH` has made"
         ) from None
     try:
         size = os.fstat(descriptor).st_size
@@ -120,7 +120,7 @@ def check_manifest_files(folder: str, files: dict[str, FileDigest], names: Itera
 
 _ADVICE: Final = (
     "Use another backup if nobody has used it as a store since; if that is what happened, back it up as one: "
-    "`perdure --store file:DIR backup`"
+    "`perdure backup --store file:DIR PATH`"
 )
 
 
