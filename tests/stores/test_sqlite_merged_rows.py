@@ -2,7 +2,6 @@
 
 from random import Random
 
-import msgspec
 import pytest
 
 from perdure import (
@@ -90,13 +89,6 @@ def test_a_row_with_a_number_that_only_json_can_have_is_merged_as_json():
     row = merged(events)
     assert row.body[:1] == b"["
     assert read_events(row)[:-1] == events[:-1]
-
-
-def test_what_follows_the_heads_of_a_row_is_skipped():
-    row = merged(usual_runs(6))
-    longer = row._replace(heads=msgspec.msgpack.encode([*msgspec.msgpack.decode(row.heads), b"from another state"]))
-    assert read_events(longer) == usual_runs(6)
-    assert decode_row_entries(longer, 0, 99, no_text, "s") == number(usual_runs(6))
 
 
 @pytest.mark.parametrize("runs", [2, 6])

@@ -38,7 +38,10 @@ class _File(Struct, frozen=True):
 
 
 class TrustFile:
-    """A file that lists what the user has trusted. Reading it fails if it is damaged, or if others can write to it."""
+    """A file that lists what the user has trusted.
+
+    Reading it fails if it is damaged, or a link, or if others can write to it.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))

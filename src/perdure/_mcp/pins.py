@@ -53,7 +53,10 @@ class ToolChange(Struct, frozen=True):
 
 
 class PinFile:
-    """File with the pins (approved states) of MCP servers; without a path, pins last as long as this process."""
+    """File with the pins (approved states) of MCP servers; without a path, pins last as long as this process.
+
+    A link is refused.
+    """
 
     def __init__(self, path: "str | os.PathLike[str] | None" = None) -> None:
         self.path: str | None = None if path is None else os.path.abspath(os.path.expanduser(os.fspath(path)))

@@ -29,7 +29,7 @@ from perdure._io.home.runtime_files import trust_runtime_file
 
 
 class GrantFile(Grants):
-    """Grants (remembered permission decisions); those that are valid forever are stored in a file."""
+    """Grants (remembered permission decisions); those valid forever are stored in a file. A link is refused."""
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         """Use this file; it is created, for its owner alone, when there is a grant to store."""
