@@ -135,7 +135,7 @@ def test_variables_that_are_not_set_are_told_with_their_lines(tmp_path):
     with pytest.raises(BadConfig) as caught:
         load_mcp_servers(path, environment={})
     assert [(each.line, each.message) for each in caught.value.faults] == [
-        (3, "mcpServers.a.args[1]: server 'a': the variable ONE is not set: set it, or write ${ONE:-default}"),
+        (4, "server 'a': the variable ONE is not set: set it, or write ${ONE:-default}"),
         (7, "server 'b': the variable TWO is not set: set it, or write ${TWO:-default}"),
         (9, "server 'c': it has neither a 'command' nor a 'url': add one"),
     ]
