@@ -1,4 +1,4 @@
-"""The commands that messages, help and docstrings of the package name are there."""
+"""The commands that pages name, and messages, help and docstrings of the package, are there."""
 
 import ast
 import re
@@ -10,6 +10,7 @@ import click
 import perdure
 from perdure._cli.main import add_default_command, root_command
 
+from .pages import PAGES, ROOT
 from .perdure_names import Missing, look_up_command
 
 SOURCE = Path(perdure.__file__).parent
@@ -20,7 +21,7 @@ SAID = re.compile(
     rf"(?<![\w`/.])perdure ((?:(?:{'|'.join(GROUPS)}) [a-z-]+|(?:{'|'.join(OTHERS)})\b)(?: --[a-z][a-z-]*)*)"
 )
 """A command in a sentence, which may go on behind it, with the options that follow at once."""
-REST = re.compile(r"[|…]| -- | -h\b")
+REST = re.compile(r"^COMMAND|[|…]| -- | -h\b")
 """What ends the part of a command that is looked up."""
 
 
@@ -44,18 +45,27 @@ def list_commands(text: str) -> Iterator[str]:
             yield command
 
 
-def list_problems() -> Iterator[str]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        for line, text in list_texts(ast.parse(path.read_text(encoding="utf-8"))):
-            for command in list_commands(text):
-                try:
-                    look_up_command(add_default_command(command.split()))
-                except Missing as missing:
-                    yield f"{path.relative_to(SOURCE)}:{line}: perdure {command}: {missing}"
+def list_problems(text: str, where: str) -> Iterator[str]:
+    for command in list_commands(text):
+        try:
+            look_up_command(add_default_command(command.split()))
+        except Missing as missing:
+            yield f"{where}: perdure {command}: {missing}"
 
 
 def test_every_command_that_a_message_names_is_there():
-    assert list(list_problems()) == []
+    problems: list[str] = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for line, text in list_texts(ast.parse(path.read_text(encoding="utf-8"))):
+            problems += list_problems(text, f"{path.relative_to(SOURCE)}:{line}")
+    assert problems == []
+
+
+def test_every_command_that_a_page_names_is_there():
+    problems: list[str] = []
+    for page in PAGES:
+        problems += list_problems(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+    assert problems == []
 
 
 def test_a_command_in_a_message_is_found_with_and_without_quotes():
