@@ -77,8 +77,8 @@ def test_a_jsonl_file_has_a_case_on_each_line(write):
         ('[[case]]\nprompt = "x"\ngraders = ["contain"]', 3, "did you mean 'contains'?"),
         (
             '[[case]]\nprompt = "x"\ngraders = [\n  "equals",\n  {name = "matches"},\n]',
-            3,
-            "case[0].graders[1]: the grader 'matches'",
+            5,
+            "the grader 'matches'",
         ),
         ('[[case]]\nprompt = "x"\ngraders = [{name = "matches", pattern = "("}]', 3, "regular expression"),
         ('[[case]]\nprompt = "x"\ngraders = ["command"]', 3, "runs code: read the file, and then use --trust"),

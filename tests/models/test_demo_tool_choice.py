@@ -225,7 +225,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 TYPES = st.sampled_from(["string", "integer", "number", "boolean", "array", "object", "null"])
-SCHEMAS = st.deferred(
+SCHEMAS: st.SearchStrategy[object] = st.deferred(
     lambda: st.fixed_dictionaries(
         {},
         optional={
