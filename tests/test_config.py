@@ -188,7 +188,7 @@ def test_what_goes_wrong_when_the_agent_is_made_has_its_line_too(write):
         ('\nmodel = "no such provider"\n', 2),
         (
             ('model = "demo"\ntools = [\n "perdure.tools:post_to_inbox",\n "no_such_module:x",\n]\n'),
-            2,
+            4,
         ),
         ('model = "demo"\n[compaction]\n\nmodel = "no such provider"\n', 4),
     ):
