@@ -55,6 +55,25 @@ def test_subagents_count_whether_they_have_ended_or_not():
     assert find_cost_usd(fold_events([*unfinished(), *unfinished((), path="b")])) is None
 
 
+@pytest.mark.parametrize(
+    ("reply", "total"),
+    [(Usage(10), Usage(30)), (Usage(10, reported_usd=0.5), Usage(30, reported_usd=2.0)), (Usage(30), Usage(30))],
+)
+def test_tokens_of_graders_of_an_ended_subagent_are_in_the_log_of_the_runs_above_it(reply: Usage, total: Usage):
+    paths = ("", "a", "a/b")
+    begun: list[Event] = [RunStarted(run_id="r", path=path) for path in paths]
+    answered = MessageAdded(assistant("Yes.", usage=reply), run_id="r", path="a/b")
+    state = fold_events(
+        [*begun, answered, *[RunEnded("done", usage=total, run_id="r", path=each) for each in paths[:0:-1]]]
+    )
+    assert (state.usage, state.get_child("a").usage) == (total, total)
+
+
+def test_an_end_that_tells_fewer_tokens_than_the_log_takes_none_away():
+    state = fold_events([RunStarted(run_id="r"), *unfinished(path="a"), RunEnded("done", run_id="r", path="a")])
+    assert state.usage == Usage(10)
+
+
 def test_the_price_of_a_run_is_not_that_of_the_next():
     state = fold_events([*unfinished(), RunEnded("done", cost_usd=10.0, usage=Usage(10), run_id="r")])
     assert state.total_usd == 10.0

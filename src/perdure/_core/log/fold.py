@@ -62,6 +62,7 @@ from .past_runs import (
     RunWithInputId,
     add_run_cost,
     estimate_usage,
+    find_usage_beside,
 )
 from .status import mark_lost_entries
 
@@ -463,6 +464,8 @@ class State:
         if self.slots:
             close_slots(self, "run", event.run_id)
         if self.parent is not None:
+            if event.usage.total_tokens > self.usage.total_tokens:
+                self._add_usage_to_parents(find_usage_beside(event.usage, self.usage))
             self.parent.children_usd += event.cost_usd or 0.0
             self.parent.open_children.pop(self.path, None)
         if self.run is not None and self.run.input_id:

@@ -103,7 +103,7 @@ class _RunRecord:
                 self._add_step(RunStep(turn=event.turn, path=event.path, model=event.model, requested_at=at))
         elif isinstance(event, MessageAdded):
             last = self._last.get(event.path)
-            if last is not None and self._steps[last].reply is None and _is_reply(event.message):
+            if last is not None and self._steps[last].reply is None and is_reply(event.message):
                 self._steps[last] = replace(self._steps[last], reply=event.message, replied_at=at)
         elif isinstance(event, ModelReplied):  # aside from the conversation: others may have begun meanwhile
             for place, step in enumerate(self._steps):
@@ -164,7 +164,7 @@ class _RunRecord:
         )
 
 
-def _is_reply(message: Message) -> bool:
+def is_reply(message: Message) -> bool:
     """Return True if a model wrote this message, and not a host program in the assistant's name."""
     return message.role == "assistant" and message.origin not in SENT_ORIGINS
 
@@ -215,6 +215,14 @@ def estimate_usage(request: ModelRequested) -> Usage:
     """Return the estimated input tokens of a model request that got no reply."""
     tokens = request.estimated_tokens
     return Usage(tokens, precision="estimated") if tokens else NO_USAGE
+
+
+def find_usage_beside(ended: Usage, logged: Usage) -> Usage:
+    """Return the tokens of models beside a run, such as graders: those it ended with, without those in its log."""
+    beside = ended.minus(logged)
+    if ended.reported_usd is None or logged.reported_usd is None:
+        return beside
+    return replace(beside, reported_usd=ended.reported_usd - logged.reported_usd)
 
 
 def find_cost_usd(state: "State", *, with_unanswered: bool = False) -> float | None:

@@ -1,10 +1,12 @@
 """What a run in progress costs, with its subagents and the models that work for it, and whether a limit is spent."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from perdure._core.log.past_runs import find_cost_usd
+from perdure._core.log.past_runs import find_cost_usd, is_reply
+from perdure._core.model.protocol import Price
 from perdure._core.model.transcript import CHARACTERS_PER_TOKEN
-from perdure._core.values.event import MessageAdded, ModelReplied, ModelRequested
+from perdure._core.values.event import Entry, MessageAdded, ModelReplied, ModelRequested
 from perdure._core.values.message import Message, Text, Usage
 
 from .stop import KEPT_FOR_ANSWER
@@ -48,16 +50,21 @@ def find_spent_limit(run: "Run", kept: float = 0.0) -> str:
     return "" if run.parent is None else find_spent_limit(run.parent, KEPT_FOR_ANSWER if run.is_private else 0.0)
 
 
-def count_spending_beside(run: "Run", usage: Usage, cost_usd: float | None) -> None:
-    """Count the tokens and cost of a model that is not the run's and worked for it, here and in the runs above.
+def list_usage_beside(run: "Run") -> list[Usage]:
+    """Return the tokens of models beside a run, such as graders, and beside the runs below it.
 
-    Those have the cost from the runs below them.
+    Those that the end of a child tells are in `state.usage`; that of one which was left behind tells none.
     """
+    own = [usage for usage, _ in run.spent_beside]
+    return [
+        *own,
+        *[usage for child in run.children if not _tells_usage_beside(child) for usage in list_usage_beside(child)],
+    ]
+
+
+def count_spending_beside(run: "Run", usage: Usage, cost_usd: float | None) -> None:
+    """Count the tokens and cost of a model that is not the run's and worked for it; they count for the runs above."""
     run.spent_beside.append((usage, cost_usd))
-    above = run.parent
-    while above is not None:
-        above.spent_beside.append((usage, 0.0))
-        above = above.parent
 
 
 def count_unreported_reply(run: "Run", requested: ModelRequested, reply: Message) -> None:
@@ -65,27 +72,25 @@ def count_unreported_reply(run: "Run", requested: ModelRequested, reply: Message
 
     Its tokens are estimated as those of a request that a crash cut off: usage and cost of the outcome do not have them.
     """
-    text = sum([len(part.text) if isinstance(part, Text) else 0 for part in reply.parts])
-    text += sum([len(each.name) + len(each.arguments) for each in reply.tool_calls])
-    used, price = Usage(requested.estimated_tokens, -(-text // CHARACTERS_PER_TOKEN)), run.info.price
     above: Run | None = run
     while above is not None:
-        tokens, usd = _get_unreported(above)
-        usd += 0.0 if price is None else price.cost_usd(used)
-        above.scratch[_UNREPORTED] = tokens + used.total_tokens, usd
+        _add_unreported_reply(above, requested, reply)
         above = above.parent
 
 
-def count_unreported_entries(run: "Run") -> None:
-    """Count the replies without reported tokens that a run had before it was resumed."""
-    requested: dict[str, ModelRequested] = {}
-    for event in [each.event for each in run.entries if each.event.path == run.path]:
+def count_unreported_entries(run: "Run", entries: Iterable[Entry]) -> None:
+    """Count the replies without reported tokens that a run and those below it had before it was resumed.
+
+    The `entries` are those of the session. The runs above have counted their own when they were resumed.
+    """
+    requested: dict[tuple[str, int], ModelRequested] = {}
+    for event in [each.event for each in entries if f"{each.event.run_id}/".startswith(f"{run.run_id}/")]:
         if isinstance(event, ModelRequested):
-            requested["last"] = event
-        elif isinstance(event, (MessageAdded, ModelReplied)) and event.message.role == "assistant" and requested:
-            if event.message.usage is None:
-                count_unreported_reply(run, requested["last"], event.message)
-            requested.clear()
+            requested[event.path, event.turn if event.aside else 0] = event
+        elif isinstance(event, (MessageAdded, ModelReplied)) and is_reply(event.message):
+            asked = requested.pop((event.path, event.turn if isinstance(event, ModelReplied) else 0), None)
+            if asked is not None and event.message.usage is None:
+                _add_unreported_reply(run, asked, event.message)
 
 
 def find_used_tokens(run: "Run") -> int:
@@ -136,3 +141,18 @@ def _get_unreported(run: "Run") -> tuple[int, float]:
     """Return the estimated tokens and cost of replies whose model reported none."""
     found: tuple[int, float] = run.scratch.get(_UNREPORTED, (0, 0.0))
     return found
+
+
+def _tells_usage_beside(child: "Run") -> bool:
+    ended = child.state.run_ended_event
+    return ended is not None and ended.usage.total_tokens > child.state.usage.total_tokens
+
+
+def _add_unreported_reply(run: "Run", requested: ModelRequested, reply: Message) -> None:
+    text = sum([len(part.text) if isinstance(part, Text) else 0 for part in reply.parts])
+    text += sum([len(each.name) + len(each.arguments) for each in reply.tool_calls])
+    used = Usage(requested.estimated_tokens, -(-text // CHARACTERS_PER_TOKEN))
+    price = Price.from_tuple(requested.price_usd)
+    tokens, usd = _get_unreported(run)
+    usd += 0.0 if price is None else price.cost_usd(used)
+    run.scratch[_UNREPORTED] = tokens + used.total_tokens, usd

@@ -37,7 +37,7 @@ from perdure._core.values.event_class import Event, QuestionAsked
 from perdure._core.values.jsonable import error_message, to_jsonable
 from perdure._core.values.message import Message, StopReason, ToolResult, Usage, user
 
-from .costs import find_spent_limit, list_run_costs, sum_known_cost_usd
+from .costs import find_spent_limit, list_run_costs, list_usage_beside, sum_known_cost_usd
 from .outcome import Outcome, OutcomeStatus, select_own_entries
 from .requests import build_reminder_messages, find_unlogged_labels
 from .spec import CancelMode, Engine, RunPlace, RunSpec, get_engine_name
@@ -272,7 +272,7 @@ class Run:
     @property
     def usage(self) -> Usage:
         """The tokens of the run and its subagents, and of models beside it that worked for it, such as graders."""
-        return sum([usage for usage, _ in self.spent_beside], self.state.usage)
+        return sum(list_usage_beside(self), self.state.usage)
 
     async def emit(self, *events: Event, sync: bool = False, entry_ids: Sequence[str] = ()) -> None:
         """Store events, then publish them to watchers. With `sync`, they survive a power failure once this returns.

@@ -440,8 +440,9 @@ class SessionDriver(SessionChannelHandle):
     ) -> Outcome[Any]:
         """Store the opening events of the run, then perform the agent loop."""
         if plan.is_resumed:
-            run.entries = await self._read_run_entries(plan.run_id)
-            count_unreported_entries(run)
+            stored = await self.store.read(self.session_id)
+            run.entries = select_run_entries(stored, plan.run_id)
+            count_unreported_entries(run, stored)
         for event in plan.opening:
             if not event.durable:
                 run.publish(run.stamp_event(event))
@@ -653,6 +654,7 @@ class SessionDriver(SessionChannelHandle):
         mailbox, _ = self._sort_posts(await self.store.posts(self.session_id), again)
         self.run = rebuilt = self._build(again, run.log.lease, mailbox, channel)
         rebuilt.abandoned, rebuilt.entries = run.abandoned, run.entries
+        count_unreported_entries(rebuilt, await self.store.read(self.session_id))
         if run.mailbox.is_closing:  # the rebuilt run must not wait for answers either
             mailbox.stop_waiting()
         rebuilt.cancel_mode = run.cancel_mode

@@ -17,7 +17,7 @@ from perdure._core.log.fold import State
 from perdure._core.log.past_runs import RunWithInputId
 from perdure._core.log.repair import build_repair_events
 from perdure._core.run.children import wait_for_child_run
-from perdure._core.run.costs import count_past_usage
+from perdure._core.run.costs import count_past_usage, count_unreported_entries
 from perdure._core.run.loop import execute
 from perdure._core.run.outcome import Outcome, select_run_entries
 from perdure._core.run.run import Run
@@ -157,6 +157,7 @@ async def _open_and_drive_child(
         if past is not None:
             stored = await parent.log.store.read(parent.session_id)
             child.entries = select_run_entries(stored, child.run_id)
+            count_unreported_entries(child, stored)
         await parent.emit(*_build_opening_events(task, parent, child, past), sync=True)
         count_past_usage(child)
         parent.children.append(child)
