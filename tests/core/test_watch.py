@@ -331,6 +331,22 @@ async def test_a_removed_watcher_does_not_get_the_event_that_its_task_was_begun_
     assert seen == []
 
 
+@both_kinds
+def test_a_watcher_that_an_event_without_an_event_loop_could_not_reach_gets_the_next_one(kind):
+    fanout = fanout_of()
+    seen: list[Entry] = []
+    fanout.add_watcher(kind(seen.append))
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        publish(fanout, [1])
+
+    async def go_on() -> None:
+        publish(fanout, [2])
+        await fanout.aclose(SECONDS)
+
+    asyncio.run(go_on())
+    assert shown(seen) == [1, 2]
+
+
 # -- a task ------------------------------------------------------------------------------------------------------------
 
 
@@ -527,6 +543,34 @@ async def test_a_plain_watcher_that_never_returns_is_left_behind(fanout, caplog)
     gate.opened.set()
     thread.join(SECONDS)
     assert shown(gate.passed) == [1]
+
+
+async def test_an_event_that_comes_while_a_thread_tells_that_it_is_done_is_waited_for(fanout, monkeypatch):
+    gates = {1: Gate(), 2: Gate()}
+    told = threading.Event()
+    fanout.add_watcher(lambda entry: gates[entry.seq](entry))
+    (feed,) = fanout.receivers
+    tell = feed._call_on_loop
+
+    def tell_us_too(report: Callable[[], None]) -> None:
+        tell(report)
+        told.set()
+
+    monkeypatch.setattr(feed, "_call_on_loop", tell_us_too)
+    publish(fanout, [1])
+    assert gates[1].reached.wait(SECONDS)
+    waiting = feed.when_settled()
+    gates[1].opened.set()
+    assert told.wait(SECONDS)  # the loop hears of it only when this test lets it run
+    publish(fanout, [2])
+    assert gates[2].reached.wait(SECONDS)
+    await asyncio.sleep(0)
+    assert feed.when_settled() is waiting
+    assert not waiting.done()
+    gates[2].opened.set()
+    async with asyncio.timeout(SECONDS):
+        await waiting
+    monkeypatch.undo()
 
 
 async def test_a_plain_watcher_that_returns_an_awaitable_has_it_awaited_on_the_event_loop(fanout):

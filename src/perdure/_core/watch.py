@@ -78,7 +78,10 @@ class Fanout:
         self._closed = False
 
     def publish(self, entry: Entry) -> None:
-        """Pass an event to all watchers and subscriptions, without waiting. Never raises."""
+        """Pass an event to all watchers and subscriptions, without waiting. No error of a watcher is raised.
+
+        Raises `RuntimeError` without a running event loop if a watcher's task or thread would have to begin.
+        """
         for receiver in self.receivers:
             receiver.push(entry)
 
@@ -300,9 +303,12 @@ class _TaskFeed(_WatcherFeed):
     def _wake_reader(self) -> None:
         """Begin the task, for the first event since the last one ended."""
         if not self.closed:
+            loop = asyncio.get_running_loop()  # raises if there is none, before anything has changed
             self._reader_waits = False
             # not `loop.create_task`, which may be told to call the watcher at once, inside of the publisher
-            self._runner = asyncio.Task(self._run(), name=f"perdure watcher {self.name}", context=self._context)
+            self._runner = asyncio.Task(
+                self._run(), loop=loop, name=f"perdure watcher {self.name}", context=self._context
+            )
             self._runner.add_done_callback(self._on_task_done)
 
     def _on_task_done(self, task: "asyncio.Task[BaseException | None]") -> None:
@@ -410,6 +416,11 @@ class _ThreadFeed(_WatcherFeed):
             self._settled.set_result(None)
             self._settled = None
 
+    def _settle_if_idle(self) -> None:
+        """Do so, unless an event has come since the thread said that it has nothing to do."""
+        if self._reader_waits:
+            self._settle()
+
     def _wake_reader(self) -> None:
         """Wake the thread; start it, for the first event."""
         if self._runner is not None:
@@ -419,8 +430,8 @@ class _ThreadFeed(_WatcherFeed):
             self._start_thread()
 
     def _start_thread(self) -> None:
+        self._loop = asyncio.get_running_loop()  # raises if there is none, before anything has changed
         self._reader_waits = False
-        self._loop = asyncio.get_running_loop()
         name = f"perdure watcher {self.name}"
         thread = threading.Thread(target=self._context.run, args=(self._run,), name=name, daemon=True)
         try:
@@ -458,7 +469,7 @@ class _ThreadFeed(_WatcherFeed):
                     return self._take()
                 self._reader_waits = True
                 if self._settled is not None:
-                    self._call_on_loop(self._settle)
+                    self._call_on_loop(self._settle_if_idle)
             self._wake.acquire()
 
     def _await(self, awaitable: Awaitable[object]) -> None:
