@@ -86,6 +86,11 @@ async def test_a_misspelt_rule_in_code_is_warned_of_once(caplog):
     assert "the rule deny('delete_fiel') matches no tool of this agent: did you mean 'delete_file'?" in text
 
 
+async def test_a_warning_names_each_tool_once(caplog):
+    (text,) = await list_warnings(caplog, deny("hoist_flag"), tools=[make("save"), make("delete_file")])
+    assert "its tools are delete_file, save;" in text
+
+
 @pytest.mark.parametrize("rule", [ask("serach"), deny(action="stoer"), deny(when="untrsted"), deny("rm"), allow("Rum")])
 async def test_any_rule_in_code_that_can_match_nothing_is_warned_of(rule, caplog):
     tools = [make("search"), make("put", action="store")]

@@ -88,9 +88,9 @@ def _find_mistakes(rule: "Rule", tools: "Sequence[Tool[..., Any]]", *, has_mcp: 
         return
     named = [each for each in tools if matches_text(each.name, rule.tool)]
     if not named:
-        names = [each.name for each in tools]
+        names = sorted({each.name for each in tools})
         advice = checks.suggest_name(rule.tool, names)
-        listed = ", ".join(sorted(names)) or "none"
+        listed = ", ".join(names) or "none"
         yield (
             f"the rule {rule} matches no tool of this agent: {advice}its tools are {listed}; a rule by action, such as "
             'action = "write", holds for whichever tools there are'
