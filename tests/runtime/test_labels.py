@@ -1,9 +1,13 @@
 """Labels through the front door: messages, mentions, inbox, subagents, forks, compaction, resume."""
 
+import threading
+
 import pytest
 
 from perdure import Agent, Message, Permissions, Text, deny, list_message_sources, load_config, tool, user
+from perdure._core.run.calling_run import find_other_labels, get_calling_run, label_calling_run
 from perdure.context import Compaction, MentionSettings, keep_recent
+from perdure.engines import Run
 from perdure.models import EncodingMemo, Request
 from perdure.stores import MemoryStore, export_session, import_session
 from perdure.testing import ScriptedModel, call
@@ -116,3 +120,33 @@ async def test_explain_knows_the_labels_of_the_session():
     await session.run("Go.")
     explained = await session.explain("send", {"to": "ann"})
     assert (explained.verdict, explained.rule) == ("deny", "deny('send', when='untrusted')")
+
+
+async def test_labels_of_another_agent_may_come_on_a_thread_while_those_before_are_read():
+    class ReadLabel(str):
+        """A label beside which another one arrives on another thread when it is looked up."""
+
+        __slots__ = ("run",)
+        run: Run | None
+
+        def __hash__(self) -> int:
+            if (run := getattr(self, "run", None)) is not None:
+                self.run = None
+                thread = threading.Thread(target=label_calling_run, args=(run, ["later"], "agent:mate"))
+                thread.start()
+                thread.join()
+            return super().__hash__()
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        run = get_calling_run()
+        assert run is not None
+        first = ReadLabel("first")
+        label_calling_run(run, [first], "agent:bosun")
+        first.run = run
+        return " ".join([*find_other_labels(run), *find_other_labels(run)])
+
+    outcome = await Agent(ScriptedModel(call("look"), "Done."), tools=[look]).run("Go.")
+    (result,) = outcome.messages[-2].tool_results
+    assert (result.text, result.labels) == ("first first later", ("first", "later"))

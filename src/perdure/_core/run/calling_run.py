@@ -4,6 +4,7 @@ A tool or an engine may run an agent of its own, in another session. The prompt 
 that the calling run has seen, and the answer brings its labels back: whatever the code makes of the text, they hold.
 """
 
+import threading
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _calling_run: "ContextVar[ref[Run] | None]" = ContextVar("perdure_calling_run", default=None)
 """A weak reference: tasks and timers that outlive a run keep the context they were made in."""
 _OTHER_LABELS: Final = "perdure.labels_of_other_sessions"
+_label_lock: Final = threading.Lock()
+"""Serializes `label_calling_run`: plain tools on several threads may call it at the same time."""
 
 
 def enter_run(run: "Run | None") -> "Token[ref[Run] | None]":
@@ -57,7 +60,9 @@ def add_labels_of_caller(message: Message) -> Message:
 
 def label_calling_run(run: "Run", labels: Iterable[str], source: str) -> None:
     """Give a run the labels of what another session has returned to its tool or its engine."""
-    run.scratch.setdefault(_OTHER_LABELS, {}).update(dict.fromkeys(labels, source))
+    with _label_lock:
+        told: Mapping[str, str] = run.scratch.get(_OTHER_LABELS, {})
+        run.scratch[_OTHER_LABELS] = {**told, **dict.fromkeys(labels, source)}  # others may iterate the one before
 
 
 def find_other_labels(run: "Run") -> dict[str, str]:
