@@ -8,11 +8,27 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Extension, Limits, Permissions, Session, Status, ToolContext, allow, ask, deny, tool
+from perdure import (
+    Agent,
+    Budget,
+    Extension,
+    Limits,
+    Permissions,
+    Session,
+    Status,
+    ToolContext,
+    Usage,
+    allow,
+    ask,
+    deny,
+    tool,
+)
 from perdure._core.log.fold import fold_events
 from perdure._core.log.repair import build_repair_events
 from perdure._core.run.run import CANCEL_GRACE_SECONDS
 from perdure.engines import fold_entries
+from perdure.engines import until as until_graded
+from perdure.evals import Grade
 from perdure.events import (
     CancelRequested,
     QuestionAsked,
@@ -661,6 +677,26 @@ async def test_a_parent_whose_child_ignores_the_cancel_is_left_behind_with_it():
     events = await log_of(session.store, "s")
     assert_sound(fold_events(events))
     assert len(of(events, SubagentFinished)) == 1
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(5, "done"), (None, "cancelled")], ids=["alone", "with its parent"])
+async def test_grades_of_a_child_that_is_left_behind_count_for_its_parent(seconds, status):
+    clock = FakeClock()
+    deaf, started, released = deaf_tool()
+    engine = until_graded(lambda _: Grade(passed=False, usage=Usage(900, 100), feedback="More."))
+    limits = Limits(timeout_seconds=seconds)
+    model = ScriptedModel("One.", call("deaf"))
+    child = Agent(model, name="scout", tools=[deaf], engine=engine, limits=limits, clock=clock)
+    session = parent_of(child, clock=clock).session("s")
+    run = asyncio.ensure_future(session.run("Go"))
+    await asyncio.wait_for(started.wait(), SECONDS)
+    await (session.cancel() if seconds is None else clock.advance(6))
+    await clock.advance(CANCEL_GRACE_SECONDS + 1)
+    outcome = await asyncio.wait_for(run, SECONDS)
+    released.set()
+    await rounds()
+    assert outcome.status == status
+    assert 1000 < outcome.usage.total_tokens < 2000
 
 
 async def test_a_cancel_while_a_child_is_being_begun_leaves_nothing_open():

@@ -166,6 +166,8 @@ async def _open_and_drive_child(
             outcome = await wait_for_child_run(child, work)
         finally:
             parent.children.remove(child)
+            if child.is_abandoned:  # what is stored as its end does not have them
+                parent.spent_beside += child.spent_beside
     if outcome.status == "waiting":
         raise RunSuspended
     return outcome
