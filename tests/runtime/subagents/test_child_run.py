@@ -679,6 +679,7 @@ async def test_a_parent_whose_child_ignores_the_cancel_is_left_behind_with_it():
     assert len(of(events, SubagentFinished)) == 1
 
 
+@pytest.mark.in_memory("what graders of a child have used that did not end")
 @pytest.mark.parametrize(("seconds", "status"), [(5, "done"), (None, "cancelled")], ids=["alone", "with its parent"])
 async def test_grades_of_a_child_that_is_left_behind_count_for_its_parent(seconds, status):
     clock = FakeClock()
